@@ -67,6 +67,7 @@ def linked(first: Path, second: Path) -> set[str]:
     return {path.name for path in first.iterdir() if (second / path.name).exists() and path.samefile(second / path.name)}
 
 
+@pytest.mark.promise("local-rocksdb")
 @pytest.mark.parametrize("io", rocksdb_job.IO_KINDS)
 def test_checkpoints_by_hard_link_survive_process_and_daemon(workdir: Path, node: Node, io: str) -> None:
     database, state = workdir / "rocksdb/db", workdir / "localState"
@@ -90,6 +91,7 @@ def test_checkpoints_by_hard_link_survive_process_and_daemon(workdir: Path, node
             assert_holds(path, generation, "--io", io)
 
 
+@pytest.mark.promise("local-rocksdb")
 def test_a_process_that_comes_back_links_its_state_again_and_goes_on(workdir: Path, node: Node) -> None:
     run(*job("run", workdir, 0, 4))
     with node.client() as client:
@@ -172,6 +174,7 @@ def assert_intact(*databases: Path) -> None:
         assert_all_are_found(bench(path, "readrandom"))
 
 
+@pytest.mark.promise("local-rocksdb")
 def test_debians_rocksdb_checks_its_own_files(workdir: Path, node: Node) -> None:
     database, checkpoint = workdir / "rocksdb/db", workdir / "localState/checkpoint"
     run("db_bench", f"--db={database}", f"--num={ENTRIES}", "--benchmarks=fillseq", "--compression_type=none")

@@ -117,6 +117,7 @@ def error_of_reading(path: Path) -> int:
     return caught.value.errno
 
 
+@pytest.mark.promise("bad-blocks")
 def test_a_copy_that_the_disk_can_not_read_is_fetched_again_at_its_first_open(node: Node, bad_disk: RecordedDisk) -> None:
     path = node.checkpoints / "object"
     node.stop()
@@ -128,6 +129,7 @@ def test_a_copy_that_the_disk_can_not_read_is_fetched_again_at_its_first_open(no
     assert bad_disk.failures()[0] > 0
 
 
+@pytest.mark.promise("bad-blocks")
 def test_a_copy_that_the_disk_can_not_read_any_more_is_dropped(node: Node, bad_disk: RecordedDisk) -> None:
     """The daemon sees it at once where it serves the data, else when it is asked, or by the scrub."""
     path = node.checkpoints / "object"
@@ -141,6 +143,7 @@ def test_a_copy_that_the_disk_can_not_read_any_more_is_dropped(node: Node, bad_d
     assert node.events("quarantined")[0]["why"] == "the disk can't read it"
 
 
+@pytest.mark.promise("bad-blocks")
 def test_a_file_of_a_process_stays_and_can_be_read_where_the_disk_can(node: Node, bad_disk: RecordedDisk) -> None:
     (node.work / "worker_1").mkdir()
     path = node.work / "worker_1/localState/file"
@@ -159,6 +162,7 @@ def test_a_file_of_a_process_stays_and_can_be_read_where_the_disk_can(node: Node
     assert not node.events("quarantined")
 
 
+@pytest.mark.promise("read-only-disk")
 def test_a_disk_that_takes_no_more_writes_leaves_reads_working(
     node: Node, bad_disk: RecordedDisk, remote_files: Path
 ) -> None:
@@ -186,6 +190,7 @@ def test_a_disk_that_takes_no_more_writes_leaves_reads_working(
     node.wait_event("disk-takes-no-writes")
 
 
+@pytest.mark.promise("index-bad-blocks")
 def test_an_index_that_the_disk_can_not_read_is_built_anew_and_nothing_acknowledged_is_lost(
     node: Node, bad_disk: RecordedDisk, remote_files: Path
 ) -> None:
@@ -204,6 +209,7 @@ def test_an_index_that_the_disk_can_not_read_is_built_anew_and_nothing_acknowled
     assert (remote_files / "sent").read_bytes() == DATA
 
 
+@pytest.mark.promise("index-bad-blocks")
 def test_an_index_that_the_disk_can_not_read_any_more_ends_the_daemon_and_nobody_notices(
     make_node: NodeFactory, bad_disk: RecordedDisk, remote_files: Path
 ) -> None:

@@ -132,6 +132,7 @@ def replace(path: Path) -> None:
     path.with_name("other.tmp").rename(path)
 
 
+@pytest.mark.promise("takeover-losses")
 @pytest.mark.parametrize("lose_name", [remove, replace])
 def test_a_file_that_lost_its_name_while_it_arrived_can_not_be_read_and_is_never_another_one(
     lose_name: Callable[[Path], None], make_waiting: Callable[..., Node], switches: Switches, remote_files: Path

@@ -14,6 +14,7 @@ FAULTS = int(os.environ.get("HOLDFAST_TEST_INJECTIONS", "300"))
 SEED = int(os.environ.get("HOLDFAST_TEST_SEED", "1"))
 
 
+@pytest.mark.promise("disk-changes")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("passthrough", [True, False], ids=["passthrough", "daemon-io"])
 def test_no_fault_of_the_disk_is_served(make_node: NodeFactory, remote_files: Path, *, passthrough: bool) -> None:

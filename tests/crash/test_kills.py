@@ -17,6 +17,7 @@ KILLS = int(os.environ.get("HOLDFAST_TEST_KILLS", "50"))
 SEED = int(os.environ.get("HOLDFAST_TEST_SEED", "1"))
 
 
+@pytest.mark.promise("takeover")
 @pytest.mark.timeout(24 * KILLS)  # each a start of a daemon, on a machine that has six more processes to run
 def test_nobody_notices_fifty_kills(make_node: NodeFactory, remote_files: Path) -> None:
     node = make_node()

@@ -43,6 +43,7 @@ def waits_for_daemon(thread: Thread) -> bool:
     return b"request_wait_answer" in Path(f"/proc/self/task/{thread.native_id}/stack").read_bytes()
 
 
+@pytest.mark.promise("takeover")
 def test_a_write_after_a_look_at_the_attributes_waits_for_a_daemon_once_and_is_not_lost(
     make_node: NodeFactory, remote_files: Path
 ) -> None:
@@ -68,6 +69,7 @@ def test_a_write_after_a_look_at_the_attributes_waits_for_a_daemon_once_and_is_n
     assert path.read_bytes() == (remote_files / "file").read_bytes() == b"before, after, and again"
 
 
+@pytest.mark.promise("takeover-losses")
 def test_what_was_removed_is_gone_after_a_takeover_and_never_something_new(make_node: NodeFactory) -> None:
     node = supervised(make_node)
     at = node.work / "here"

@@ -16,6 +16,7 @@ CUTS = int(os.environ.get("HOLDFAST_TEST_CUTS", "6"))
 SEED = int(os.environ.get("HOLDFAST_TEST_SEED", "1"))
 
 
+@pytest.mark.promise("power-cut")
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_a_power_cut_loses_nothing_acknowledged_and_spoils_nothing(kind: str, workspace: Path) -> None:
@@ -39,6 +40,7 @@ def _cut_and_check(test: PowerCuts) -> None:
     assert not problems, "\n".join(problems)
 
 
+@pytest.mark.promise("power-cut")
 @pytest.mark.parametrize("verifies", [True, False])
 def test_what_an_orderly_stop_had_not_written_out_is_not_served_either(workspace: Path, *, verifies: bool) -> None:
     test = PowerCuts("ext4", workspace, SEED, integrity__verify_on_first_open=verifies)

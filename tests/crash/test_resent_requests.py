@@ -230,6 +230,7 @@ def _name(value: object) -> str:
     return str(getattr(value, "__name__", value))
 
 
+@pytest.mark.promise("takeover")
 @pytest.mark.parametrize(("handler", "action"), LOCAL, ids=_name)
 def test_a_request_is_carried_out_once(handler: str, action: Callable[[Path], None], make_node: NodeFactory) -> None:
     node = dying(make_node, f"reply: {handler}")
@@ -241,6 +242,7 @@ def test_a_request_is_carried_out_once(handler: str, action: Callable[[Path], No
     node.stop()
 
 
+@pytest.mark.promise("local-listings")
 @pytest.mark.parametrize(("handler", "listed"), [("readdirplus", 0), ("readdirplus", 1000), ("readdir", 1000)])
 def test_a_listing_goes_on_where_it_was(handler: str, listed: int, make_node: NodeFactory) -> None:
     """The kernel asks for names with their attributes at first, and as long as those are used."""
@@ -349,6 +351,7 @@ SENDING: list[tuple[str, Callable[[Path], None], dict[str, bytes]]] = [
 ]
 
 
+@pytest.mark.promise("takeover")
 @pytest.mark.parametrize(("point", "action", "changes"), SENDING, ids=_name)
 def test_an_object_is_stored_once(
     point: str,
@@ -381,6 +384,7 @@ RMDIR = [
 ]
 
 
+@pytest.mark.promise("rmdir")
 @pytest.mark.parametrize("point", RMDIR)
 def test_a_directory_is_removed_once_and_seen_when_others_make_it_anew(
     point: str, make_node: NodeFactory, remote_files: Path
@@ -404,6 +408,7 @@ def test_a_directory_is_removed_once_and_seen_when_others_make_it_anew(
     node.stop()
 
 
+@pytest.mark.promise("rmdir")
 @pytest.mark.parametrize("point", RMDIR[:3])
 def test_a_directory_that_a_crash_leaves_half_removed_is_seen_when_others_make_it_anew(
     point: str, make_node: NodeFactory, remote_files: Path

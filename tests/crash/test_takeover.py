@@ -131,6 +131,7 @@ def test_what_only_the_store_has_goes_for_good_though_another_daemon_told_of_it(
     assert not path.exists()
 
 
+@pytest.mark.promise("takeover")
 def test_open_files_work_while_there_is_no_daemon(make_node: NodeFactory) -> None:
     node = supervised(make_node)
     if node.status().data_mode != "passthrough":
@@ -230,6 +231,7 @@ def test_a_spark_job_that_starts_while_there_is_no_daemon_waits_for_the_next_one
     assert checkpoint_location("flights", str(node.socket)) == f"file://{node.checkpoints}/flights"
 
 
+@pytest.mark.promise("workdir-holders")
 def test_a_working_directory_is_held_by_its_lease_though_the_index_is_lost(make_node: NodeFactory) -> None:
     node = supervised(make_node)
     with node.client() as client, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
@@ -354,6 +356,7 @@ def test_a_mount_that_can_not_be_taken_over_is_made_afresh(break_it: Callable[[N
     assert node.events("taken-over")
 
 
+@pytest.mark.promise("dead-mount")
 def test_a_lost_descriptor_is_a_fresh_mount(make_node: NodeFactory) -> None:
     node = supervised(make_node)
     (node.work / "file").write_bytes(b"kept")
@@ -414,6 +417,7 @@ def test_a_keeper_that_is_told_to_end_without_a_daemon_leaves_no_mount(make_node
     assert not node.mountpoint.is_mount()
 
 
+@pytest.mark.promise("takeover-mount")
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["there", "elsewhere"])
 def test_a_start_by_hand_while_the_daemon_is_dead_leaves_the_mount_to_the_next_one(
     elsewhere: bool, make_node: NodeFactory
@@ -452,6 +456,7 @@ def test_a_daemon_whose_session_is_anothers_ends_at_once_and_is_started_again(ma
     assert len(node.events("taken-over")) == 1
 
 
+@pytest.mark.promise("takeover-mount")
 def test_a_lazy_unmount_without_a_daemon_ends_the_keeper_although_files_are_open(make_node: NodeFactory) -> None:
     node = supervised(make_node)
     with (node.work / "file").open("wb"):
@@ -464,6 +469,7 @@ def test_a_lazy_unmount_without_a_daemon_ends_the_keeper_although_files_are_open
     assert (node.work / "file").exists()
 
 
+@pytest.mark.promise("takeover-mount")
 def test_what_is_unmounted_while_the_next_daemon_starts_stays_unmounted(make_node: NodeFactory) -> None:
     node = make_node()
     node.supervised = True

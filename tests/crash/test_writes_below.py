@@ -62,6 +62,7 @@ def mounts_there(node: Node) -> list[str]:
     return [mount.file_system for mount in mountpoint.stack_on(str(node.mountpoint))]
 
 
+@pytest.mark.promise("below-the-mount")
 @pytest.mark.parametrize("module", KERNELS)
 @pytest.mark.parametrize("prefix", [[], NO_FLAGS], ids=["root", "container"])
 @pytest.mark.parametrize("end", [killed, unmounted, terminated])
@@ -80,6 +81,7 @@ def test_while_a_daemon_ends_and_the_next_one_mounts(
     assert node.events("hidden-files") == []
 
 
+@pytest.mark.promise("below-the-mount")
 @pytest.mark.parametrize("module", KERNELS)
 def test_while_a_supervised_daemon_is_killed(module: str, make_node: NodeFactory) -> None:
     node = make_node()
@@ -93,6 +95,7 @@ def test_while_a_supervised_daemon_is_killed(module: str, make_node: NodeFactory
     assert mounts_there(node) == [mountpoint.FILE_SYSTEM]
 
 
+@pytest.mark.promise("below-the-mount")
 def test_while_keeper_and_daemon_are_killed(make_node: NodeFactory) -> None:
     node = make_node()
     node.supervised = True
@@ -106,6 +109,7 @@ def test_while_keeper_and_daemon_are_killed(make_node: NodeFactory) -> None:
     assert mounts_there(node) == [mountpoint.FILE_SYSTEM]
 
 
+@pytest.mark.promise("mountpoint-protected")
 def test_nor_before_the_next_start_whoever_took_the_mount_away(make_node: NodeFactory) -> None:
     node = make_node().start()
     node.stop()
@@ -122,6 +126,7 @@ def test_nor_before_the_next_start_whoever_took_the_mount_away(make_node: NodeFa
         (node.mountpoint / "file").touch()
 
 
+@pytest.mark.promise("mountpoint-protected")
 def test_a_cover_takes_no_writes_and_the_next_mount_comes_over_it(make_node: NodeFactory) -> None:
     node = make_node()
     node.prefix = NO_FLAGS
@@ -136,6 +141,7 @@ def test_a_cover_takes_no_writes_and_the_next_mount_comes_over_it(make_node: Nod
     (node.checkpoints / "file").write_bytes(b"in the mount")
 
 
+@pytest.mark.promise("hidden-files")
 def test_what_an_earlier_version_left_open_is_protected_when_its_mount_is_taken_over(make_node: NodeFactory) -> None:
     node = make_node()
     node.supervised = True

@@ -169,10 +169,12 @@ def run(machine: type[Machine], node: Node, mounted: Path, plain: Path, examples
     run_state_machine_as_test(machine, settings=settings(SETTINGS, max_examples=examples))
 
 
+@pytest.mark.promise("local-model")
 def test_a_working_directory_is_like_a_plain_one(node: Node, bases: tuple[Path, Path]) -> None:
     run(Machine, node, bases[1], bases[0], 60)
 
 
+@pytest.mark.promise("local-model")
 def test_local_state_is_like_a_plain_directory(node: Node, bases: tuple[Path, Path]) -> None:
     (node.work / "worker_1").mkdir()
     run(Machine, node, node.work / "worker_1/localState", bases[0], 30)

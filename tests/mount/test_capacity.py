@@ -61,6 +61,7 @@ def test_what_is_open_or_pinned_stays(make_node: NodeFactory) -> None:
             client.unpin(str(reader.blobs / "pinned"))
 
 
+@pytest.mark.promise("disk-full")
 def test_an_object_larger_than_the_cache_is_enospc_with_a_reason(make_node: NodeFactory) -> None:
     writer = make_node("a").start()
     (writer.blobs / "large").write_bytes(bytes(4 * MIB))
@@ -90,6 +91,7 @@ def test_unsent_files_are_never_evicted(node: Node) -> None:
     assert (node.checkpoints / "unsent").read_bytes() == b"only here"
 
 
+@pytest.mark.promise("cross-link-room")
 def test_a_hard_linked_copy_goes_with_all_its_names_or_not_at_all(node: Node) -> None:
     (node.blobs / "one").write_bytes(b"data")
     os.link(node.blobs / "one", node.blobs / "two")
@@ -152,6 +154,7 @@ def take_inodes(node: Node, count: int) -> None:
         os.mkfifo(home / f"{number + 3}")
 
 
+@pytest.mark.promise("disk-full")
 @pytest.mark.parametrize("passthrough", [True, False])
 def test_copies_go_before_the_disk_is_out_of_inodes(
     make_node: NodeFactory, workspace: Path, remote_files: Path, passthrough: bool
@@ -170,6 +173,7 @@ def test_copies_go_before_the_disk_is_out_of_inodes(
         node.stop()
 
 
+@pytest.mark.promise("disk-full")
 def test_directories_that_hold_nothing_but_evicted_copies_give_their_inodes_back(
     make_node: NodeFactory, workspace: Path, remote_files: Path
 ) -> None:
@@ -226,6 +230,7 @@ def write_all(path: Path, size_bytes: int) -> None:
             assert file.write(block) == MIB
 
 
+@pytest.mark.promise("passthrough-room")
 @pytest.mark.parametrize("passthrough", [True, False])
 def test_no_writer_is_told_that_the_disk_is_full_while_copies_can_go(
     make_node: NodeFactory, workspace: Path, remote_files: Path, passthrough: bool
@@ -249,6 +254,7 @@ def test_no_writer_is_told_that_the_disk_is_full_while_copies_can_go(
         node.stop()
 
 
+@pytest.mark.promise("preallocation")
 def test_a_preallocation_and_an_attribute_evict_what_they_need_and_no_more(
     make_node: NodeFactory, workspace: Path, remote_files: Path
 ) -> None:
@@ -274,6 +280,7 @@ def test_a_preallocation_and_an_attribute_evict_what_they_need_and_no_more(
         node.stop()
 
 
+@pytest.mark.promise("disk-full")
 def test_what_is_cached_is_read_from_a_full_disk(make_node: NodeFactory, workspace: Path, remote_files: Path) -> None:
     remote_files.mkdir(parents=True)
     names = [f"{number:04}" for number in range(1000)]
@@ -297,6 +304,7 @@ def test_what_is_cached_is_read_from_a_full_disk(make_node: NodeFactory, workspa
         node.stop()
 
 
+@pytest.mark.promise("reserved-blocks")
 @pytest.mark.parametrize("passthrough", [True, False])
 def test_what_the_file_system_keeps_for_root_stays_roots(make_node: NodeFactory, workspace: Path, passthrough: bool) -> None:
     with mounted_image("ext4", workspace / "disk", 64 * MIB, "-m", "20", "-N", "20000") as disk:

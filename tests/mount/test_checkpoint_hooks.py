@@ -51,6 +51,7 @@ def test_a_sweep_takes_the_garbage_and_nothing_else(node: Node, remote_files: Pa
     assert node.status().counters["bytes_swept"] == 10
 
 
+@pytest.mark.promise("sweep-copies")
 def test_the_mount_shows_at_once_that_copies_and_names_are_gone(node: Node, remote_files: Path) -> None:
     job(remote_files / JOB)
     orphan = node.checkpoints / JOB / "shared" / digest(1000)
@@ -69,6 +70,7 @@ def test_the_mount_shows_at_once_that_copies_and_names_are_gone(node: Node, remo
     assert not (node.store / "tree/checkpoints" / JOB / "shared" / orphan.name).exists()
 
 
+@pytest.mark.promise("sweep-copies")
 def test_a_name_that_was_swept_can_be_written_again(node: Node, remote_files: Path) -> None:
     job(remote_files / JOB)
     late = node.checkpoints / JOB / "exclusive/chk-3-late"
@@ -80,6 +82,7 @@ def test_a_name_that_was_swept_can_be_written_again(node: Node, remote_files: Pa
     assert late.read_bytes() == b"even later"
 
 
+@pytest.mark.promise("sweep-plans")
 def test_a_plan_is_refused_when_another_node_has_changed_the_world(make_node: NodeFactory, remote_files: Path) -> None:
     node, other = make_node("a").start(), make_node("b").start()
     job(remote_files / JOB)
@@ -92,6 +95,7 @@ def test_a_plan_is_refused_when_another_node_has_changed_the_world(make_node: No
     assert below(remote_files) == before
 
 
+@pytest.mark.promise("sweep-writers")
 def test_what_somebody_here_is_writing_is_left(node: Node, remote_files: Path) -> None:
     job(remote_files / JOB)
     late = node.checkpoints / JOB / "exclusive/chk-3-late"
@@ -105,6 +109,7 @@ def test_what_somebody_here_is_writing_is_left(node: Node, remote_files: Path) -
     assert (remote_files / JOB / "exclusive/chk-3-late").read_bytes() == b"still at it"
 
 
+@pytest.mark.promise("sweep-writers")
 def test_a_writer_never_fails_because_its_directory_went_away(node: Node, remote_files: Path) -> None:
     """Writers of files in directories that are empty and old, while one sweep after the other removes these."""
     job(remote_files / JOB)
@@ -145,6 +150,7 @@ def test_a_writer_never_fails_because_its_directory_went_away(node: Node, remote
     assert removed
 
 
+@pytest.mark.promise("sweep-continued")
 def test_two_daemons_sweep_at_the_same_time(make_node: NodeFactory, remote_files: Path) -> None:
     nodes = [make_node(name).start() for name in "ab"]
     garbage = job(remote_files / JOB, orphans=3000)
@@ -167,6 +173,7 @@ def test_two_daemons_sweep_at_the_same_time(make_node: NodeFactory, remote_files
     assert below(remote_files / JOB) == before - garbage
 
 
+@pytest.mark.promise("sweep-continued")
 def test_a_sweep_is_carried_on_after_the_daemon_has_died(make_node: NodeFactory, remote_files: Path) -> None:
     node = make_node().start()
     garbage = job(remote_files / JOB, orphans=3000)
@@ -185,6 +192,7 @@ def test_a_sweep_is_carried_on_after_the_daemon_has_died(make_node: NodeFactory,
     assert below(remote_files / JOB) == before - garbage
 
 
+@pytest.mark.promise("sweep-requests")
 def test_ten_thousand_files_take_a_few_requests(make_s3_node: S3NodeFactory, counted: Versitygw) -> None:
     node = make_s3_node(counted).start()
     server_root = counted.directory / "checkpoints"

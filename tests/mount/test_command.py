@@ -198,6 +198,7 @@ def parent_of(pid: int) -> int:
     return int(fields[1])
 
 
+@pytest.mark.promise("takeover")
 def test_a_supervised_mount_goes_on_over_restarts(workspace: Path) -> None:
     place, control = workspace / "mnt", workspace / "run/control.sock"
     place.mkdir()

@@ -45,6 +45,7 @@ def node(request: pytest.FixtureRequest, make_node: NodeFactory) -> Node:
     return make_node(mount__passthrough=request.param, **ALWAYS).start()
 
 
+@pytest.mark.promise("directory-times")
 def test_tar_reads_what_is_not_cached_without_a_complaint(node: Node, remote_files: Path) -> None:
     put(remote_files, "job/a", "job/b", "job/state/0/1.delta", "job/state/1/1.delta")
     for _ in range(2):
@@ -54,6 +55,7 @@ def test_tar_reads_what_is_not_cached_without_a_complaint(node: Node, remote_fil
         assert (packed.returncode, packed.stderr) == (0, b"")
 
 
+@pytest.mark.promise("directory-times")
 def test_fetching_and_evicting_changes_no_attribute_of_a_directory(node: Node, remote_files: Path) -> None:
     put(remote_files, "job/state/0/1.delta", "job/metadata")
     watched = [node.checkpoints, *(node.checkpoints / path for path in ("job", "job/state", "job/state/0"))]
@@ -69,6 +71,7 @@ def test_fetching_and_evicting_changes_no_attribute_of_a_directory(node: Node, r
     assert [shown(path)[1:] for path in watched] == [attributes[1:] for attributes in before]
 
 
+@pytest.mark.promise("ctime")
 def test_fetching_and_evicting_changes_only_the_ctime_of_a_file(node: Node, remote_files: Path) -> None:
     put(remote_files, "job/a")
     file = node.checkpoints / "job/a"
@@ -82,6 +85,7 @@ def test_fetching_and_evicting_changes_only_the_ctime_of_a_file(node: Node, remo
     wait_until(lambda: shown(file) == before)
 
 
+@pytest.mark.promise("directory-times")
 def test_a_name_that_another_node_adds_or_removes_gives_its_directory_a_later_time(node: Node, remote_files: Path) -> None:
     put(remote_files, "job/a", "job/b")
     directory = node.checkpoints / "job"
@@ -105,6 +109,7 @@ def test_a_name_that_another_node_adds_or_removes_gives_its_directory_a_later_ti
     assert times(directory) == seen[-1]
 
 
+@pytest.mark.promise("directory-times")
 def test_another_version_of_an_object_is_no_change_of_its_directory(node: Node, remote_files: Path) -> None:
     put(remote_files, "job/a")
     (node.checkpoints / "job/a").read_bytes()
@@ -114,6 +119,7 @@ def test_another_version_of_an_object_is_no_change_of_its_directory(node: Node, 
     assert times(node.checkpoints / "job") == before
 
 
+@pytest.mark.promise("directory-times")
 def test_what_users_do_here_gives_the_directory_a_later_time(node: Node, remote_files: Path) -> None:
     put(remote_files, "job/a", "job/b", "job/c")
     directory = node.checkpoints / "job"
@@ -135,6 +141,7 @@ def test_what_users_do_here_gives_the_directory_a_later_time(node: Node, remote_
     assert times(directory) == last, "that the store has heard of it changes nothing"
 
 
+@pytest.mark.promise("directory-times")
 def test_a_time_that_a_user_sets_stays_until_the_names_change(node: Node, remote_files: Path) -> None:
     put(remote_files, "job/a")
     directory = node.checkpoints / "job"
@@ -147,6 +154,7 @@ def test_a_time_that_a_user_sets_stays_until_the_names_change(node: Node, remote
     assert directory.stat().st_mtime_ns > 10**18
 
 
+@pytest.mark.promise("directory-times")
 def test_a_running_program_imports_a_module_that_another_node_has_added(node: Node, remote_files: Path) -> None:
     put(remote_files, "lib/__none__")
     (remote_files / "lib/first.py").write_text("WORD = 'first'\n")

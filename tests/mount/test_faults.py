@@ -29,6 +29,7 @@ def flip(path: Path, offset: int = 0) -> None:
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
+@pytest.mark.promise("corrupt-copy")
 def test_a_corrupt_copy_is_dropped_and_fetched_again(node: Node) -> None:
     path = node.checkpoints / "state.zip"
     path.write_bytes(b"precious bytes")
@@ -44,6 +45,7 @@ def immutable(path: Path, *, on: bool) -> None:
     subprocess.run(["chattr", "+i" if on else "-i", path], check=True)
 
 
+@pytest.mark.promise("background-refused")
 def test_a_late_send_that_the_disk_refuses_is_told_and_tried_again(make_node: NodeFactory, remote_files: Path) -> None:
     node = make_node(checkpoints__durability="async").start()
     path, backing = node.checkpoints / "state", node.store / "tree/checkpoints/state"
@@ -64,6 +66,7 @@ def test_a_late_send_that_the_disk_refuses_is_told_and_tried_again(make_node: No
     wait_until(lambda: objects(remote_files) == {"state": b"precious bytes"})
 
 
+@pytest.mark.promise("background-refused")
 def test_a_link_in_place_of_what_was_to_be_sent_keeps_no_other_from_being_sent(
     make_node: NodeFactory, remote_files: Path
 ) -> None:
@@ -115,6 +118,7 @@ def test_a_copy_of_another_length_is_fetched_again_whole(node: Node) -> None:
     assert path.read_bytes() == b"precious bytes"
 
 
+@pytest.mark.promise("corrupt-copy")
 def test_corruption_while_the_daemon_was_down_is_found_at_the_first_open(node: Node) -> None:
     path = node.checkpoints / "state.zip"
     path.write_bytes(b"precious bytes")
@@ -125,6 +129,7 @@ def test_corruption_while_the_daemon_was_down_is_found_at_the_first_open(node: N
     assert node.status().counters["corrupt_dropped"] == 1
 
 
+@pytest.mark.promise("corrupt-object")
 def test_a_corrupt_object_is_never_served(node: Node, remote_files: Path) -> None:
     path = node.checkpoints / "state.zip"
     path.write_bytes(b"precious bytes")
@@ -139,6 +144,7 @@ def test_a_corrupt_object_is_never_served(node: Node, remote_files: Path) -> Non
     assert path.read_bytes() == b"precious bytes"
 
 
+@pytest.mark.promise("miss")
 def test_a_corrupt_chunk_is_never_served_while_the_rest_arrives(make_node: NodeFactory, remote_files: Path) -> None:
     writer = make_node("a").start()
     data = os.urandom(24 << 20)
@@ -154,6 +160,7 @@ def test_a_corrupt_chunk_is_never_served_while_the_rest_arrives(make_node: NodeF
     assert (reader.checkpoints / "large").read_bytes() == data
 
 
+@pytest.mark.promise("corrupt-copy")
 def test_corruption_without_another_copy_is_eio(node: Node) -> None:
     workdir = node.work / "worker_1"
     workdir.mkdir()
@@ -182,6 +189,7 @@ def test_verify_finds_what_nobody_opened(node: Node) -> None:
     assert (node.checkpoints / "3.zip").read_bytes() == b"bytes 3"
 
 
+@pytest.mark.promise("index-lost")
 @pytest.mark.parametrize("damage", ["lost", "garbage", "torn"])
 def test_a_lost_index_is_rebuilt_and_nothing_is_fetched_again(node: Node, damage: str) -> None:
     for number in range(3):
@@ -201,6 +209,7 @@ def test_a_lost_index_is_rebuilt_and_nothing_is_fetched_again(node: Node, damage
         assert {entry.state for entry in client.entries(str(node.checkpoints))} == {"cached"}
 
 
+@pytest.mark.promise("vouched-copies")
 def test_a_copy_that_nothing_vouches_for_is_fetched_again_after_a_lost_index(node: Node, remote_files: Path) -> None:
     (remote_files / "others").write_bytes(b"somebody else's")
     path = node.checkpoints / "others"
@@ -242,6 +251,7 @@ def test_a_copy_whose_time_has_changed_is_still_known_after_a_lost_index(node: N
     assert path.read_bytes() == b"somebody else's"
 
 
+@pytest.mark.promise("vouched-copies")
 def test_what_is_written_to_a_copy_stays_after_a_lost_index(node: Node, remote_files: Path) -> None:
     (remote_files / "others").write_bytes(b"somebody else's")
     (node.work / "worker_1").mkdir()
@@ -255,6 +265,7 @@ def test_what_is_written_to_a_copy_stays_after_a_lost_index(node: Node, remote_f
     assert not node.events("quarantined")
 
 
+@pytest.mark.promise("index-lost")
 def test_unsent_bytes_are_not_forgotten_with_the_index(node: Node, remote_files: Path) -> None:
     file = (node.checkpoints / "unsent").open("wb")
     file.write(b"never closed")
@@ -273,6 +284,7 @@ def test_unsent_bytes_are_not_forgotten_with_the_index(node: Node, remote_files:
     assert node.status().unsent == []
 
 
+@pytest.mark.promise("index-lost")
 def test_a_file_that_differs_from_the_store_after_a_lost_index_is_kept_aside(node: Node) -> None:
     path = node.checkpoints / "3.zip"
     path.write_bytes(b"old")
@@ -285,6 +297,7 @@ def test_a_file_that_differs_from_the_store_after_a_lost_index_is_kept_aside(nod
     assert [file.read_bytes() for file in kept] == [b"who knows"]
 
 
+@pytest.mark.promise("dead-mount")
 def test_a_crash_of_the_daemon_loses_no_committed_file(node: Node) -> None:
     (node.checkpoints / "q/offsets").mkdir(parents=True)
     commit(node.checkpoints / "q/offsets/0", b"zero")
@@ -297,6 +310,7 @@ def test_a_crash_of_the_daemon_loses_no_committed_file(node: Node) -> None:
     assert node.requests().get("GET", 0) == 0
 
 
+@pytest.mark.promise("dead-mount")
 def test_a_dead_mount_is_taken_away_by_the_next_start(node: Node) -> None:
     os.kill(node.pid, 9)
     node._process.wait()  # type: ignore[union-attr]

@@ -48,6 +48,7 @@ def assert_missing(path: Path) -> None:
     assert path.name not in os.listdir(path.parent)
 
 
+@pytest.mark.promise("local-links")
 @pytest.mark.parametrize(("made_in", "linked_in"), SIDES)
 @pytest.mark.parametrize("gone", list(itertools.permutations(range(3))))
 def test_any_of_the_names_may_go_first(workdir: Path, made_in: str, linked_in: str, gone: tuple[int, ...]) -> None:
@@ -65,6 +66,7 @@ def test_any_of_the_names_may_go_first(workdir: Path, made_in: str, linked_in: s
             assert_one_file(left)
 
 
+@pytest.mark.promise("local-links")
 @pytest.mark.parametrize(("side", "other"), SIDES)
 def test_the_kernel_does_not_remember_an_old_count(workdir: Path, side: str, other: str) -> None:
     """Attributes are cached; a change by one name has to reach what is known of the others."""
@@ -78,6 +80,7 @@ def test_the_kernel_does_not_remember_an_old_count(workdir: Path, side: str, oth
             assert os.fstat(file.fileno()).st_nlink == first.stat().st_nlink == 1
 
 
+@pytest.mark.promise("local-links")
 @pytest.mark.parametrize(("side", "other"), SIDES)
 def test_a_name_moves_to_the_other_side_and_stays_the_same_file(workdir: Path, side: str, other: str) -> None:
     first, second = workdir / side / "first", workdir / other / "second"
@@ -135,6 +138,7 @@ def test_what_is_written_by_one_name_is_read_by_the_other(workdir: Path, side: s
     assert_one_file([first, second], b"before")
 
 
+@pytest.mark.promise("local-links")
 @pytest.mark.parametrize(("side", "other"), SIDES)
 def test_an_open_file_outlives_its_names_on_both_sides(workdir: Path, node: Node, side: str, other: str) -> None:
     first, second = workdir / side / "first", workdir / other / "second"
@@ -169,6 +173,7 @@ def test_links_that_can_not_be(workdir: Path, side: str, other: str) -> None:
     assert_one_file([second], b"there")
 
 
+@pytest.mark.promise("local-state-files")
 @pytest.mark.parametrize("bring_in", [os.link, os.rename])
 def test_a_file_that_gets_the_inode_of_a_hashed_one_is_not_taken_for_it(
     workdir: Path, node: Node, bring_in: Callable[[Path, Path], None]
@@ -200,6 +205,7 @@ def truncate(path: Path) -> None:
     os.truncate(path, 100)
 
 
+@pytest.mark.promise("local-state-files")
 @pytest.mark.parametrize("bring_back", [os.link, os.rename])
 @pytest.mark.parametrize("change", [append, write_through_a_mapping, truncate])
 def test_what_was_changed_outside_local_state_comes_back_as_it_is(
@@ -217,6 +223,7 @@ def test_what_was_changed_outside_local_state_comes_back_as_it_is(
     assert node.events("quarantined") == []
 
 
+@pytest.mark.promise("local-links")
 def test_directories_move_between_the_directories_of_one_process(workdir: Path, node: Node) -> None:
     made, kept = workdir / "tmp/checkpoint", workdir / "localState/checkpoint"
     (made / "deep").mkdir(parents=True)
@@ -239,6 +246,7 @@ def test_directories_move_between_the_directories_of_one_process(workdir: Path, 
     assert not made.exists()
 
 
+@pytest.mark.promise("local-links")
 def test_links_survive_the_daemon(workdir: Path, node: Node) -> None:
     names = [workdir / "rocksdb/first", workdir / "localState/second", workdir / "tmp/third"]
     names[0].write_bytes(BYTES)
@@ -255,6 +263,7 @@ def test_links_survive_the_daemon(workdir: Path, node: Node) -> None:
     assert_one_file(reversed(names))
 
 
+@pytest.mark.promise("workdir-acquire")
 def test_what_a_new_process_empties_keeps_its_names_elsewhere(workdir: Path, node: Node) -> None:
     """RocksDB's own directory goes with its process; the checkpoint made from it by links does not."""
     names = [workdir / "rocksdb/deep/first", workdir / "localState/second", workdir / "tmp/deep/third"]

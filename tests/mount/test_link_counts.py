@@ -76,6 +76,7 @@ def assert_linkable(name: Path) -> None:
     assert name.stat().st_nlink == 2
 
 
+@pytest.mark.promise("local-links")
 @pytest.mark.parametrize("look", [look_up, list_with_attributes])
 @pytest.mark.parametrize("removal", [unlink, rename_over])
 def test_a_file_that_is_found_while_it_loses_a_name_can_be_linked(
@@ -101,6 +102,7 @@ def test_a_known_file_that_is_looked_at_while_it_loses_a_name_can_be_linked(node
     assert_linkable(staying)
 
 
+@pytest.mark.promise("local-links")
 @pytest.mark.parametrize("look", [look_up, list_with_attributes])
 @pytest.mark.parametrize("removal", [unlink, rename_over])
 def test_a_file_whose_name_an_earlier_daemon_has_removed_can_be_linked(

@@ -94,6 +94,7 @@ def delete_as_rocksdb_does(path: Path) -> bytes:
 CHANGES: list[Callable[[Path], bytes]] = [append, overwrite, write_through_a_mapping, truncate]
 
 
+@pytest.mark.promise("cross-links")
 def test_what_is_written_by_one_name_is_not_in_the_other(both: list[Linked]) -> None:
     for linked, change in itertools.product(both, (*CHANGES, delete_as_rocksdb_does)):
         written = change(linked.private)
@@ -110,6 +111,7 @@ def test_what_is_written_by_one_name_is_not_in_the_other(both: list[Linked]) -> 
         linked.link(linked.private)
 
 
+@pytest.mark.promise("cross-links")
 def test_a_pinned_object_is_here_again_at_once(both: list[Linked]) -> None:
     linked = both[0]
     copy = linked.node.backing(linked.stored)
@@ -122,6 +124,7 @@ def test_a_pinned_object_is_here_again_at_once(both: list[Linked]) -> None:
     assert linked.is_whole(linked.stored)
 
 
+@pytest.mark.promise("cross-links")
 def test_two_who_write_at_once_by_either_name_write_two_files(both: list[Linked]) -> None:
     linked = both[0]
     with ThreadPoolExecutor(2) as pool:
@@ -136,6 +139,7 @@ def test_two_who_write_at_once_by_either_name_write_two_files(both: list[Linked]
             linked.link(linked.private)
 
 
+@pytest.mark.promise("cross-links")
 def test_what_is_open_is_not_changed_under_its_reader_nor_later_by_one_who_comes_after_a_takeover(
     both: list[Linked],
 ) -> None:
@@ -161,6 +165,7 @@ def test_what_is_open_is_not_changed_under_its_reader_nor_later_by_one_who_comes
         assert linked.object.read_bytes() == BYTES
 
 
+@pytest.mark.promise("cross-link-room")
 def test_a_linked_copy_takes_its_room_until_the_private_name_goes(both: list[Linked]) -> None:
     node = both[0].node
 
@@ -178,6 +183,7 @@ def test_a_linked_copy_takes_its_room_until_the_private_name_goes(both: list[Lin
     assert evicted() == 2
 
 
+@pytest.mark.promise("cross-link-sent")
 def test_an_object_that_is_not_here_is_fetched_and_checked_before_it_is_linked(both: list[Linked]) -> None:
     linked, node = both[0], both[0].node
     linked.private.unlink()
@@ -198,6 +204,7 @@ def test_an_object_that_is_not_here_is_fetched_and_checked_before_it_is_linked(b
     assert [event["path"] for event in node.events("quarantined")] == [str(linked.stored.relative_to(node.mountpoint))]
 
 
+@pytest.mark.promise("cross-link-rights")
 def test_nobody_keeps_what_is_another_users_by_such_a_link(both: list[Linked]) -> None:
     """Not even one who may read and write it, whom the kernel would let."""
     stored, own = both[0].stored, both[0].node.work / "malice"

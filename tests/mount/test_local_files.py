@@ -33,6 +33,7 @@ def home(node: Node) -> Path:
     return path
 
 
+@pytest.mark.promise("local-links")
 def test_hard_links_are_one_file_whichever_name_goes_first(home: Path) -> None:
     first, second, third = home / "first", home / "second", home / "third"
     first.write_bytes(b"bytes")
@@ -51,6 +52,7 @@ def test_hard_links_are_one_file_whichever_name_goes_first(home: Path) -> None:
     assert os.listdir(home) == ["fourth"]
 
 
+@pytest.mark.promise("local-files")
 def test_an_unlinked_open_file_lives_until_it_is_closed(home: Path, node: Node) -> None:
     path = home / "file"
     with path.open("w+b") as file:
@@ -77,6 +79,7 @@ def test_a_file_that_was_renamed_over_lives_until_it_is_closed(home: Path) -> No
     assert old.read_bytes() == b"new"
 
 
+@pytest.mark.promise("local-files")
 def test_rename_flags(home: Path) -> None:
     (home / "a").write_bytes(b"a")
     (home / "b").write_bytes(b"b")
@@ -102,6 +105,7 @@ def test_times_are_kept_to_the_nanosecond(home: Path) -> None:
     assert (found.st_atime_ns, found.st_mtime_ns) == (1_234_567_890_123_456_789, 987_654_321_987_654_321)
 
 
+@pytest.mark.promise("local-rights")
 def test_set_id_bits_go_when_the_file_is_written(home: Path) -> None:
     path = home / "program"
     path.write_bytes(b"#!")
@@ -153,6 +157,7 @@ def test_a_set_group_id_directory_hands_its_group_down(home: Path) -> None:
     assert (directory / "below").stat().st_mode & stat.S_ISGID
 
 
+@pytest.mark.promise("local-files")
 def test_names_need_not_be_utf8_and_may_have_255_bytes(home: Path) -> None:
     names = [b"\xff\xfe latin \xe9", b"x" * 255, "ü".encode() * 127, b"new\nline"]
     base = os.fsencode(home)
@@ -168,6 +173,7 @@ def test_names_need_not_be_utf8_and_may_have_255_bytes(home: Path) -> None:
     assert problem.value.errno == errno.ENAMETOOLONG
 
 
+@pytest.mark.promise("local-files")
 def test_special_files(home: Path) -> None:
     os.mkfifo(home / "fifo", 0o640)
     assert stat.S_ISFIFO((home / "fifo").stat().st_mode)
@@ -181,6 +187,7 @@ def test_special_files(home: Path) -> None:
     assert (home / "link").readlink() == Path("fifo")
 
 
+@pytest.mark.promise("local-files")
 def test_links_and_special_files_where_files_are_hashed(node: Node) -> None:
     home = node.work / "worker_1/localState"
     home.parent.mkdir()
@@ -220,6 +227,7 @@ def test_capabilities_are_told_of_a_file_that_is_open_and_go_with_the_next_write
         assert os.getxattr(path, "user.colour") == b"green"
 
 
+@pytest.mark.promise("local-rights")
 def test_attributes_of_trusted_programs_are_shown_to_root_alone(home: Path) -> None:
     path = home / "file"
     path.touch()
@@ -243,6 +251,7 @@ def test_the_daemon_reads_without_a_trace(node: Node) -> None:
     assert path.stat().st_atime == 5
 
 
+@pytest.mark.promise("local-files")
 def test_extended_attributes(home: Path) -> None:
     path = home / "file"
     path.touch()
@@ -257,6 +266,7 @@ def test_extended_attributes(home: Path) -> None:
         os.getxattr(path, "user.colour")
 
 
+@pytest.mark.promise("local-files")
 def test_shared_and_private_mappings(home: Path) -> None:
     path = home / "mapped"
     path.write_bytes(bytes(3 * mmap.PAGESIZE))
@@ -270,6 +280,7 @@ def test_shared_and_private_mappings(home: Path) -> None:
     assert path.read_bytes()[mmap.PAGESIZE :].startswith(b"hello")
 
 
+@pytest.mark.promise("local-locks")
 def test_locks_exclude_each_other(home: Path) -> None:
     path = home / "lock"
     path.touch()
@@ -309,6 +320,7 @@ def change_while_listing(directory: Path) -> None:
     assert stay <= set(seen), "an entry that was there all the time was not listed"
 
 
+@pytest.mark.promise("local-listings")
 def test_a_listing_goes_on_while_entries_come_and_go(home: Path) -> None:
     change_while_listing(home)
 
@@ -366,6 +378,7 @@ def test_more_files_are_synced_at_once_than_there_are_threads_for_it(home: Path)
     assert [(home / str(number)).read_bytes() for number in range(count)] == [b"%d" % number for number in range(count)]
 
 
+@pytest.mark.promise("zones-only")
 def test_the_root_holds_zones_only(node: Node) -> None:
     assert sorted(os.listdir(node.mountpoint)) == ["blobs", "checkpoints", "work"]
     with pytest.raises(PermissionError):
@@ -399,6 +412,7 @@ def test_a_directory_without_search_permission_gets_it_back_from_a_daemon_withou
     (directory / "file").touch()
 
 
+@pytest.mark.promise("running-programs")
 @pytest.mark.parametrize("flags", [os.O_WRONLY, os.O_RDWR | os.O_TRUNC, os.O_RDONLY | os.O_TRUNC])
 def test_a_program_that_runs_is_neither_written_nor_emptied(node: Node, flags: int) -> None:
     program = node.work / "one_1" / "program"
@@ -423,6 +437,7 @@ def test_a_program_that_has_ended_is_emptied_while_others_read_it(node: Node) ->
     assert program.read_bytes() == b""
 
 
+@pytest.mark.promise("running-programs")
 def test_a_program_elsewhere_with_the_same_path_keeps_nobody_from_emptying_a_file(node: Node, tmp_path: Path) -> None:
     """Another user could keep it so for ever, by a directory of its own."""
     program, decoy = node.work / "one_1" / "program", tmp_path / "work" / "one_1" / "program"
@@ -434,6 +449,7 @@ def test_a_program_elsewhere_with_the_same_path_keeps_nobody_from_emptying_a_fil
     assert program.read_bytes() == b""
 
 
+@pytest.mark.promise("running-programs")
 def test_a_program_that_runs_is_not_emptied_after_a_takeover(make_node: NodeFactory) -> None:
     node = make_node()
     node.supervised = True

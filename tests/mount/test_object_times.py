@@ -40,6 +40,7 @@ def node(request: pytest.FixtureRequest, clock: ShiftedClock, make_s3_node: S3No
     return make_s3_node(clock.server, mount__passthrough=request.param).start()
 
 
+@pytest.mark.promise("mtime")
 def test_a_file_shows_the_time_of_the_store_from_its_close_on_and_for_good(
     node: Node, clock: ShiftedClock, make_s3_node: S3NodeFactory
 ) -> None:
@@ -64,6 +65,7 @@ def test_a_file_shows_the_time_of_the_store_from_its_close_on_and_for_good(
     assert [mtime(path) for path in files] == shown
 
 
+@pytest.mark.promise("mtime")
 def test_a_file_that_others_have_open_shows_it_too(node: Node, clock: ShiftedClock) -> None:
     path = node.checkpoints / "file"
     with path.open("wb") as writer:
@@ -103,6 +105,7 @@ def test_other_attributes_of_an_open_file_that_shows_it_are_kept_account_of(node
         assert os.stat(path).st_mode & 0o7777 == 0o755
 
 
+@pytest.mark.promise("mtime")
 def test_a_time_that_a_user_sets_stays_as_long_as_the_copy(node: Node) -> None:
     source = node.directory / "source"
     source.mkdir()
@@ -124,6 +127,7 @@ def test_a_time_that_a_user_sets_stays_as_long_as_the_copy(node: Node) -> None:
     assert mtime(node.checkpoints / "cp") // SECOND > 10**9
 
 
+@pytest.mark.promise("mtime")
 def test_vim_saves_twice_without_a_warning(node: Node) -> None:
     vim = shutil.which("vim") or shutil.which("vim.basic")
     if vim is None:
@@ -143,6 +147,7 @@ def test_vim_saves_twice_without_a_warning(node: Node) -> None:
     assert path.read_text() == "one\ntwo\nthree\n"
 
 
+@pytest.mark.promise("mtime")
 def test_the_time_of_what_nobody_looks_at_costs_no_request(node: Node) -> None:
     for number in range(3):
         (node.checkpoints / f"{number}").write_bytes(b"x")
@@ -156,6 +161,7 @@ def test_the_time_of_what_nobody_looks_at_costs_no_request(node: Node) -> None:
     assert asked() - before == 1
 
 
+@pytest.mark.promise("mtime")
 def test_a_store_that_is_a_directory_shows_its_times_at_once(make_node: NodeFactory, remote_files: Path) -> None:
     node = make_node().start()
     for name in ("written", "5.zip"):

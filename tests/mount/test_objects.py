@@ -39,6 +39,7 @@ def objects(directory: Path) -> dict[str, bytes]:
     return found
 
 
+@pytest.mark.promise("close")
 def test_close_answers_when_the_object_is_stored(node: Node, remote_files: Path) -> None:
     with (node.checkpoints / "report").open("wb") as file:
         file.write(b"one")
@@ -47,6 +48,7 @@ def test_close_answers_when_the_object_is_stored(node: Node, remote_files: Path)
     assert objects(remote_files) == {"report": b"one"}
 
 
+@pytest.mark.promise("close-counts")
 def test_a_redirection_of_the_shell_is_sent_twice(node: Node, remote_files: Path) -> None:
     for command, puts in (("echo x >file", 2), (": >empty", 1), ("echo x >file.tmp && mv file.tmp renamed", 1)):
         before = node.requests().get("PUT", 0)
@@ -55,6 +57,7 @@ def test_a_redirection_of_the_shell_is_sent_twice(node: Node, remote_files: Path
     assert objects(remote_files) == {"empty": b"", "file": b"x\n", "renamed": b"x\n"}
 
 
+@pytest.mark.promise("close-by-child")
 def test_what_a_child_has_inherited_is_sent_when_its_parent_closes_it(node: Node, remote_files: Path) -> None:
     with (node.checkpoints / "report").open("wb", buffering=0) as file:
         file.write(b"one")
@@ -65,6 +68,7 @@ def test_what_a_child_has_inherited_is_sent_when_its_parent_closes_it(node: Node
     assert node.requests()["PUT"] == 1
 
 
+@pytest.mark.promise("close-by-child")
 def test_a_child_whose_parent_has_closed_the_file_sends_it(node: Node, remote_files: Path) -> None:
     with (node.checkpoints / "report").open("wb") as file:
         child = subprocess.Popen(["sh", "-c", "read line; echo $line"], stdin=subprocess.PIPE, stdout=file)
@@ -72,6 +76,7 @@ def test_a_child_whose_parent_has_closed_the_file_sends_it(node: Node, remote_fi
     assert objects(remote_files) == {"report": b"one\n"}
 
 
+@pytest.mark.promise("close-by-child")
 def test_another_writer_sends_when_it_closes(node: Node, remote_files: Path) -> None:
     with (node.checkpoints / "report").open("ab", buffering=0) as file:
         file.write(b"one\n")
@@ -101,6 +106,7 @@ def test_a_checksum_file_that_is_written_in_place_is_read_as_it_is(node: Node) -
         assert sidecar.read_bytes() == b"3" * 2**17
 
 
+@pytest.mark.promise("fsync")
 def test_fsync_answers_when_the_object_is_stored(node: Node, remote_files: Path) -> None:
     with (node.checkpoints / "report").open("wb") as file:
         file.write(b"one")
@@ -111,6 +117,7 @@ def test_fsync_answers_when_the_object_is_stored(node: Node, remote_files: Path)
     assert objects(remote_files) == {"report": b"one two"}
 
 
+@pytest.mark.promise("rename-commits")
 def test_a_temporary_file_stays_here_until_it_gets_its_final_name(node: Node, remote_files: Path) -> None:
     directory = node.checkpoints / "query" / "offsets"
     directory.mkdir(parents=True)
@@ -181,6 +188,7 @@ def test_a_sidecar_goes_when_another_node_has_made_its_neighbour_anew(make_node:
     assert not (here.checkpoints / ".7.delta.crc").exists()
 
 
+@pytest.mark.promise("miss")
 def test_a_miss_is_fetched_once_and_then_served_from_the_disk(make_node: NodeFactory) -> None:
     writer, reader = make_node("a").start(), make_node("b").start()
     (writer.blobs / "jar").write_bytes(b"x" * 100_000)
@@ -193,6 +201,7 @@ def test_a_miss_is_fetched_once_and_then_served_from_the_disk(make_node: NodeFac
     assert reader.backing(path).read_bytes() == b"x" * 100_000
 
 
+@pytest.mark.promise("write-once")
 def test_a_write_once_name_is_created_once_whichever_node_tries(make_node: NodeFactory, remote_files: Path) -> None:
     first, second = make_node("a").start(), make_node("b").start()
     for node in (first, second):
@@ -207,6 +216,7 @@ def test_a_write_once_name_is_created_once_whichever_node_tries(make_node: NodeF
     assert objects(remote_files) == {"query/commits/0": b"first"}
 
 
+@pytest.mark.promise("write-once")
 @pytest.mark.parametrize("flags", [os.O_CREAT, os.O_CREAT | os.O_EXCL, os.O_CREAT | os.O_TRUNC, os.O_APPEND, os.O_TRUNC, 0])
 def test_a_write_once_name_is_never_opened_for_writing_again(make_node: NodeFactory, flags: int) -> None:
     first, second = make_node("a").start(), make_node("b").start()
@@ -228,6 +238,7 @@ def test_a_write_once_name_that_was_sent_is_not_opened_for_writing_though_its_wr
             os.open(path, os.O_WRONLY)
 
 
+@pytest.mark.promise("write-once")
 def test_a_write_once_name_refuses_links_truncation_and_renames_over_it(node: Node) -> None:
     directory = node.checkpoints / "query/offsets"
     directory.mkdir(parents=True)
@@ -242,6 +253,7 @@ def test_a_write_once_name_refuses_links_truncation_and_renames_over_it(node: No
     assert (directory / "3").read_bytes() == b"three"
 
 
+@pytest.mark.promise("write-once-again")
 def test_a_write_once_name_may_be_created_anew_after_an_unlink(node: Node, remote_files: Path) -> None:
     directory = node.checkpoints / "query/offsets"
     directory.mkdir(parents=True)
@@ -251,6 +263,7 @@ def test_a_write_once_name_may_be_created_anew_after_an_unlink(node: Node, remot
     assert objects(remote_files) == {"query/offsets/3": b"again"}
 
 
+@pytest.mark.promise("write-once")
 def test_of_two_direct_creations_of_a_write_once_name_the_second_close_fails(make_node: NodeFactory) -> None:
     first, second = make_node("a").start(), make_node("b").start()
     for node in (first, second):
@@ -267,6 +280,7 @@ def test_of_two_direct_creations_of_a_write_once_name_the_second_close_fails(mak
     assert [file.read_bytes() for file in kept] == [b"two"], "the loser's bytes are kept aside"
 
 
+@pytest.mark.promise("write-once")
 def test_all_writers_of_a_name_that_was_lost_are_told(make_node: NodeFactory) -> None:
     first, second = make_node("a").start(), make_node("b").start()
     for node in (first, second):
@@ -306,6 +320,7 @@ def test_only_the_name_that_was_lost_goes(make_node: NodeFactory, remote_files: 
     assert list((second.store / "quarantine").iterdir()) == []
 
 
+@pytest.mark.promise("lookups")
 def test_who_asks_again_and_again_sees_the_file_of_another_node(make_node: NodeFactory) -> None:
     reader, writer = make_node("a").start(), make_node("b").start()
     (writer.checkpoints / "q/offsets").mkdir(parents=True)
@@ -316,6 +331,7 @@ def test_who_asks_again_and_again_sees_the_file_of_another_node(make_node: NodeF
     assert awaited.read_text() == "v1"
 
 
+@pytest.mark.promise("lookups")
 @pytest.mark.parametrize("name", ["2.delta", "2.zip", "009-4f7d.sst", "part-00000-4f7d.parquet", "notes.txt"])
 def test_who_has_just_made_a_directory_and_files_in_it_sees_those_of_another_node(name: str, make_node: NodeFactory) -> None:
     here, there = make_node("a").start(), make_node("b").start()
@@ -325,6 +341,7 @@ def test_who_has_just_made_a_directory_and_files_in_it_sees_those_of_another_nod
     assert (here.checkpoints / "q/state/0/0" / name).read_text() == "v2"
 
 
+@pytest.mark.promise("lookups")
 def test_a_writer_that_asks_again_and_again_sees_the_file_of_another_node(make_node: NodeFactory) -> None:
     here, there = make_node("a").start(), make_node("b").start()
     (there.checkpoints / "q/offsets").mkdir(parents=True)
@@ -361,6 +378,7 @@ def test_the_logs_of_a_query_that_begins_are_listed_at_once(make_node: NodeFacto
     assert reader.requests()["LIST"] == asked + 1  # of sources
 
 
+@pytest.mark.promise("replaceable")
 def test_a_replaceable_name_is_replaced_for_other_nodes_too(make_node: NodeFactory) -> None:
     first, second = make_node("a").start(), make_node("b", remote__metadata_ttl_seconds=0).start()
     (first.checkpoints / "state").mkdir()
@@ -374,6 +392,7 @@ def test_a_replaceable_name_is_replaced_for_other_nodes_too(make_node: NodeFacto
         assert before.read() == b"first try", "who has the old version open keeps it"
 
 
+@pytest.mark.promise("unlink")
 def test_unlink_then_rename_onto_the_same_name_is_one_put(node: Node, remote_files: Path) -> None:
     (node.checkpoints / "state").mkdir()
     commit(node.checkpoints / "state/5.zip", b"one")
@@ -388,6 +407,7 @@ def test_unlink_then_rename_onto_the_same_name_is_one_put(node: Node, remote_fil
     assert objects(remote_files) == {"state/5.zip": b"two"}
 
 
+@pytest.mark.promise("unlink")
 def test_deletions_are_sent_in_bulk_and_waited_for_by_fsync_of_the_directory(node: Node, remote_files: Path) -> None:
     directory = node.checkpoints / "many"
     directory.mkdir()
@@ -402,6 +422,7 @@ def test_deletions_are_sent_in_bulk_and_waited_for_by_fsync_of_the_directory(nod
     assert node.requests()["DELETE"] <= 3
 
 
+@pytest.mark.promise("unlink")
 def test_a_deletion_survives_the_daemon(node: Node, remote_files: Path) -> None:
     node.stop()
     node.start(remote__delete_delay_seconds=3600)
@@ -415,6 +436,7 @@ def test_a_deletion_survives_the_daemon(node: Node, remote_files: Path) -> None:
     assert objects(remote_files) == {}
 
 
+@pytest.mark.promise("store-listings")
 def test_listings_merge_what_is_here_and_what_is_in_the_store(make_node: NodeFactory) -> None:
     first, second = make_node("a").start(), make_node("b", remote__metadata_ttl_seconds=0).start()
     (first.checkpoints / "query/state/0").mkdir(parents=True)
@@ -427,6 +449,7 @@ def test_listings_merge_what_is_here_and_what_is_in_the_store(make_node: NodeFac
     assert os.listdir(second.checkpoints / "query/state/0") == ["mine.tmp"]
 
 
+@pytest.mark.promise("store-listings")
 def test_a_copy_goes_when_the_object_is_deleted_on_another_node(make_node: NodeFactory) -> None:
     first, second = make_node("a").start(), make_node("b", remote__metadata_ttl_seconds=0).start()
     for name in ("dir/9.zip", "dir/sub/1.delta"):
@@ -443,6 +466,7 @@ def test_a_copy_goes_when_the_object_is_deleted_on_another_node(make_node: NodeF
         (second.checkpoints / "dir/9.zip").stat()
 
 
+@pytest.mark.promise("mtime")
 def test_the_mtime_is_the_stores_on_every_node_and_after_every_fetch(make_node: NodeFactory) -> None:
     first, second = make_node("a", remote__metadata_ttl_seconds=0).start(), make_node("b").start()
     (first.checkpoints / "state").mkdir()
@@ -458,6 +482,7 @@ def test_the_mtime_is_the_stores_on_every_node_and_after_every_fetch(make_node: 
     assert on_first == remote == fetched == evicted
 
 
+@pytest.mark.promise("empty-directories")
 def test_empty_directories(make_node: NodeFactory, remote_files: Path) -> None:
     first, second = make_node("a").start(), make_node("b", remote__metadata_ttl_seconds=0).start()
     (first.checkpoints / "empty").mkdir()
@@ -475,6 +500,7 @@ def test_empty_directories(make_node: NodeFactory, remote_files: Path) -> None:
     assert objects(remote_files) == {}
 
 
+@pytest.mark.promise("rename-file")
 def test_renaming_files_and_directories(node: Node, remote_files: Path) -> None:
     (node.checkpoints / "a").mkdir()
     (node.checkpoints / "a/one").write_bytes(b"1")
@@ -494,6 +520,7 @@ def test_renaming_files_and_directories(node: Node, remote_files: Path) -> None:
     assert sorted(os.listdir(node.checkpoints / "b")) == ["_temporary", "real"], "never half a move"
 
 
+@pytest.mark.promise("fsync")
 def test_a_file_that_was_never_opened_is_sent(node: Node, remote_files: Path) -> None:
     (node.checkpoints / "offsets").mkdir()
     for name in ("empty", "offsets/0", "later.tmp"):
@@ -501,6 +528,7 @@ def test_a_file_that_was_never_opened_is_sent(node: Node, remote_files: Path) ->
     assert objects(remote_files) == {"empty": b"", "offsets/0": b""}
 
 
+@pytest.mark.promise("rename-directory")
 @pytest.mark.parametrize("durability", ["commit", "async"])
 def test_a_directory_with_files_that_must_be_sent_is_copied(
     make_node: NodeFactory, remote_files: Path, durability: str
@@ -516,6 +544,7 @@ def test_a_directory_with_files_that_must_be_sent_is_copied(
     wait_until(lambda: objects(remote_files) == {"out/year=2013/part-0": b"rows"})
 
 
+@pytest.mark.promise("rename-file")
 def test_moving_between_a_working_directory_and_a_store(node: Node, remote_files: Path) -> None:
     workdir = node.work / "worker_1"
     workdir.mkdir()
@@ -528,6 +557,7 @@ def test_moving_between_a_working_directory_and_a_store(node: Node, remote_files
     assert objects(remote_files) == {}
 
 
+@pytest.mark.promise("rename-file")
 @pytest.mark.parametrize("target", ["work/kept", "checkpoints/kept.tmp"])
 def test_a_file_that_leaves_the_store_is_on_the_disk_before_its_object_goes(node: Node, target: str) -> None:
     path = node.checkpoints / "only"
@@ -547,6 +577,7 @@ def waits_for_writeback(path: Path) -> bool:
     return bool(flags & 0x4)
 
 
+@pytest.mark.promise("store-links")
 def test_hard_links_are_one_file_here_and_one_object_a_name_there(node: Node, remote_files: Path) -> None:
     (node.checkpoints / "one.sst").write_bytes(b"data")
     os.link(node.checkpoints / "one.sst", node.checkpoints / "two.sst")
@@ -557,6 +588,7 @@ def test_hard_links_are_one_file_here_and_one_object_a_name_there(node: Node, re
     assert objects(remote_files) == {"one.sst": b"data+", "two.sst": b"data+"}
 
 
+@pytest.mark.promise("refused-kinds")
 def test_what_no_store_can_keep_is_refused_at_once(node: Node) -> None:
     with pytest.raises(PermissionError):
         os.symlink("x", node.checkpoints / "link")
@@ -573,6 +605,7 @@ def test_what_no_store_can_keep_is_refused_at_once(node: Node) -> None:
     assert problem.value.errno == errno.EILSEQ
 
 
+@pytest.mark.promise("miss")
 def test_a_large_object_is_read_while_it_arrives(make_node: NodeFactory) -> None:
     writer = make_node("a").start()
     data = os.urandom(1 << 20) * 48
@@ -595,12 +628,14 @@ def test_append_to_an_object_that_is_not_here(make_node: NodeFactory, remote_fil
     assert objects(remote_files) == {"log": b"one\ntwo\n"}
 
 
+@pytest.mark.promise("changes-sent")
 def test_truncation_by_path_is_sent(node: Node, remote_files: Path) -> None:
     (node.checkpoints / "file").write_bytes(b"0123456789")
     os.truncate(node.checkpoints / "file", 4)
     assert objects(remote_files) == {"file": b"0123"}
 
 
+@pytest.mark.promise("changes-sent")
 def test_bytes_written_through_a_mapping_after_close_are_sent(node: Node, remote_files: Path) -> None:
     import mmap
 

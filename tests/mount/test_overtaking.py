@@ -171,6 +171,7 @@ _PARTS = 3
 _PART_BYTES = 8 << 20
 
 
+@pytest.mark.promise("replaceable")
 def test_an_object_that_is_replaced_before_it_is_read_is_read_in_its_new_version(
     make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
 ) -> None:
@@ -191,6 +192,7 @@ def test_an_object_that_is_replaced_before_it_is_read_is_read_in_its_new_version
     assert node.events("replaced-while-read") == []
 
 
+@pytest.mark.promise("replaceable")
 def test_versions_are_not_mixed_when_an_object_is_replaced_while_it_is_read(
     make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
 ) -> None:

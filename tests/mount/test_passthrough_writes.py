@@ -32,6 +32,7 @@ def close_another(path: Path) -> Path:
         return path
 
 
+@pytest.mark.promise("written-after-send")
 @pytest.mark.parametrize("durability", ["commit", "async"])
 @pytest.mark.parametrize("change", [rename, link, close_another])
 @pytest.mark.parametrize("name", ["first", "first.tmp"])
@@ -69,6 +70,7 @@ def test_a_rename_does_not_hide_that_another_name_was_not_sent(node: Node, remot
     assert node.status().unsent == []
 
 
+@pytest.mark.promise("written-after-send")
 def test_a_write_is_sent_though_the_time_was_set_back(node: Node, remote_files: Path) -> None:
     path = node.checkpoints / "file"
     path.write_bytes(b"old")
@@ -80,6 +82,7 @@ def test_a_write_is_sent_though_the_time_was_set_back(node: Node, remote_files: 
     assert path.read_bytes() == b"new"
 
 
+@pytest.mark.promise("changes-sent")
 @pytest.mark.parametrize("at_the_end", [False, True])
 def test_a_mapping_that_goes_on_after_close_leaves_nothing_unsent(
     node: Node, remote_files: Path, *, at_the_end: bool

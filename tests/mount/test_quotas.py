@@ -62,6 +62,7 @@ def wait_below(node: Node) -> None:
     node.wait_event("quota-below-again", path="work/worker_1")
 
 
+@pytest.mark.promise("quota")
 def test_who_is_above_the_limit_takes_nothing_new_until_it_is_below_again(node: Node, worker: Path) -> None:
     (worker / "small").write_bytes(b"small")
     (node.work / "driver_1").mkdir()
@@ -88,6 +89,7 @@ def test_who_is_above_the_limit_takes_nothing_new_until_it_is_below_again(node: 
     (worker / "new").write_bytes(b"new")
 
 
+@pytest.mark.promise("quota-measured")
 def test_what_is_written_through_an_open_file_is_seen_too(node: Node, worker: Path) -> None:
     with (worker / "open").open("wb") as file:
         file.write(MUCH)
@@ -97,6 +99,7 @@ def test_what_is_written_through_an_open_file_is_seen_too(node: Node, worker: Pa
         wait_below(node)
 
 
+@pytest.mark.promise("quota-measured")
 def test_a_write_that_goes_through_the_daemon_is_refused(make_node: NodeFactory) -> None:
     node = make_node(roles__worker__max_bytes=LIMIT_BYTES, mount__passthrough=False).start()
     worker = node.work / "worker_1"
@@ -111,6 +114,7 @@ def test_a_write_that_goes_through_the_daemon_is_refused(make_node: NodeFactory)
         file.write(b"more")
 
 
+@pytest.mark.promise("quota-counted")
 def test_what_takes_no_room_does_not_count(node: Node, worker: Path, remote_files: Path) -> None:
     (node.checkpoints / "object").write_bytes(MUCH)
     assert objects(remote_files) == {"object": MUCH}
@@ -127,6 +131,7 @@ def test_what_takes_no_room_does_not_count(node: Node, worker: Path, remote_file
     assert node.events("quota-reached") == []
 
 
+@pytest.mark.promise("quota-measured")
 def test_a_limit_holds_after_a_restart(node: Node, worker: Path) -> None:
     fill(node, worker)
     node.stop()
@@ -135,6 +140,7 @@ def test_a_limit_holds_after_a_restart(node: Node, worker: Path) -> None:
     assert refused(lambda: (worker / "new").touch())
 
 
+@pytest.mark.promise("quota-shown")
 def test_usage_and_limit_are_shown(node: Node, worker: Path) -> None:
     (node.work / "driver_1").mkdir()
     (node.work / "driver_1/file").write_bytes(b"x" * (1 << 20))
@@ -147,6 +153,7 @@ def test_usage_and_limit_are_shown(node: Node, worker: Path) -> None:
     assert "6.0 MiB of 4.0 MiB" in holdfast("workdir", "ls", "--socket", node.socket)
 
 
+@pytest.mark.promise("quota")
 def test_who_has_too_many_files_makes_no_more(make_node: NodeFactory) -> None:
     node = make_node(roles__worker__max_files=100).start()
     worker = node.work / "worker_1"
@@ -175,6 +182,7 @@ def test_who_has_too_many_files_makes_no_more(make_node: NodeFactory) -> None:
     (worker / "new").touch()
 
 
+@pytest.mark.promise("quota-counted")
 def test_what_is_allocated_beyond_the_end_of_a_copy_counts(node: Node, worker: Path) -> None:
     (node.checkpoints / "object").write_bytes(b"x" * 5000)
     with node.client() as client:
@@ -190,6 +198,7 @@ def test_what_is_allocated_beyond_the_end_of_a_copy_counts(node: Node, worker: P
     wait_below(node)
 
 
+@pytest.mark.promise("quota-shown")
 def test_df_shows_the_limit(node: Node, worker: Path) -> None:
     (worker / "half").write_bytes(b"x" * (2 << 20))
     wait_until(lambda: (info(node, worker).used_bytes or 0) >= 2 << 20)

@@ -52,6 +52,7 @@ def shown(directory: Path) -> list[str]:
     return names
 
 
+@pytest.mark.promise("rmdir")
 @pytest.mark.parametrize("trouble", [refuse_deletions, refuse_listings, break_down])
 def test_a_directory_that_the_store_did_not_let_go_can_be_removed_once_more(
     trouble: Callable[[FaultProxy], None], make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
@@ -89,6 +90,7 @@ def test_a_directory_that_holds_files_is_not_touched_in_the_store(make_node: Nod
     assert os.listdir(node.checkpoints / "job") == ["1.tmp"]
 
 
+@pytest.mark.promise("removed-directories")
 def test_a_removed_tree_of_markers_is_hidden_until_there_is_something_in_it(
     make_s3_node: S3NodeFactory, place: S3Server
 ) -> None:
@@ -109,6 +111,7 @@ def test_a_removed_tree_of_markers_is_hidden_until_there_is_something_in_it(
     assert (shown(node.checkpoints), shown(job), shown(job / "state")) == (["job"], ["state"], ["1"])
 
 
+@pytest.mark.promise("removed-directories")
 def test_a_listing_shows_what_others_have_put_into_a_removed_directory(make_s3_node: S3NodeFactory, place: S3Server) -> None:
     put_marker(place, "job")
     node = make_s3_node(place, remote__metadata_ttl_seconds=0).start()
@@ -121,6 +124,7 @@ def test_a_listing_shows_what_others_have_put_into_a_removed_directory(make_s3_n
     assert shown(node.checkpoints) == []
 
 
+@pytest.mark.promise("removed-directories")
 def test_a_directory_that_is_made_over_a_marker_can_be_removed_again(make_s3_node: S3NodeFactory, place: S3Server) -> None:
     put_marker(place, "job")
     node = make_s3_node(place, remote__metadata_ttl_seconds=0).start()
@@ -137,6 +141,7 @@ def test_a_directory_that_is_made_over_a_marker_can_be_removed_again(make_s3_nod
     assert shown(node.checkpoints) == []
 
 
+@pytest.mark.promise("removed-directories")
 def test_a_directory_with_something_foreign_in_it_is_hidden_until_there_is_an_object(
     make_node: NodeFactory, remote_files: Path
 ) -> None:

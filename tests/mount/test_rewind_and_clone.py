@@ -172,6 +172,7 @@ def about_to_create(path: Path) -> Iterator[None]:
         yield
 
 
+@pytest.mark.promise("clones-seen")
 def test_what_a_rewind_sets_aside_and_an_undo_puts_back_is_seen_at_once_by_who_has_just_looked(
     node: Node, location: Path
 ) -> None:
@@ -185,6 +186,7 @@ def test_what_a_rewind_sets_aside_and_an_undo_puts_back_is_seen_at_once_by_who_h
             assert (query / "commits/8").read_bytes() == (location / "commits/8").read_bytes()
 
 
+@pytest.mark.promise("clones-seen")
 def test_a_copy_is_seen_at_once_by_who_has_just_looked(node: Node, location: Path) -> None:
     target = node.checkpoints / TARGET
     target.mkdir(parents=True)

@@ -35,6 +35,7 @@ def commit(directory: Path, name: str, data: bytes) -> None:
 HELD_BACK = {"remote__delete_delay_seconds": 3600}
 
 
+@pytest.mark.promise("unlink-versions")
 def test_a_deletion_leaves_alone_what_another_node_has_put_there(make_s3_node: S3NodeFactory, counted: Versitygw) -> None:
     first, second = make_s3_node(counted, "a", **HELD_BACK).start(), make_s3_node(counted, "b").start()
     names = ("few/state", *(f"many/{number}" for number in range(20)))
@@ -54,6 +55,7 @@ def test_a_deletion_leaves_alone_what_another_node_has_put_there(make_s3_node: S
     assert len(first.events("delete-superseded")) == 10
 
 
+@pytest.mark.promise("unlink-versions")
 def test_a_directory_that_another_node_makes_anew_is_there_again(make_s3_node: S3NodeFactory, counted: Versitygw) -> None:
     first, second = make_s3_node(counted, "a").start(), make_s3_node(counted, "b").start()
     (first.checkpoints / "job/state").mkdir(parents=True)
@@ -81,6 +83,7 @@ def test_the_deletion_of_a_blob_spares_what_a_working_directory_stores_in_its_pl
     assert (node.blobs / "job_1/blob_p-1").read_bytes() == b"jar"
 
 
+@pytest.mark.promise("write-once-again")
 def test_of_two_nodes_that_remove_a_write_once_name_and_create_it_anew_one_wins(
     make_s3_node: S3NodeFactory, counted: Versitygw
 ) -> None:
@@ -101,6 +104,7 @@ def test_of_two_nodes_that_remove_a_write_once_name_and_create_it_anew_one_wins(
             assert (node.checkpoints / directory / str(number)).read_bytes() == b"first"
 
 
+@pytest.mark.promise("unlink-versions")
 def test_a_node_that_comes_back_deletes_nothing_that_others_have_committed_meanwhile(
     make_s3_node: S3NodeFactory, counted: Versitygw
 ) -> None:
@@ -242,6 +246,7 @@ def flip_stored(counted: Versitygw, name: str, offset: int) -> None:
         file.write(bytes([byte ^ 1]))
 
 
+@pytest.mark.promise("stale-digest")
 @pytest.mark.parametrize("size_bytes", [15, 9 * MIB, 20 * MIB])
 def test_an_object_that_was_rewritten_with_its_old_digest_is_served_where_its_etag_fits(
     make_s3_node: S3NodeFactory, counted: Versitygw, size_bytes: int
@@ -268,6 +273,7 @@ def test_an_object_that_was_rewritten_with_its_old_digest_is_served_where_its_et
     assert not reader.events("quarantined")
 
 
+@pytest.mark.promise("stale-digest")
 def test_one_that_was_rewritten_in_parts_is_served_if_the_store_has_a_checksum_of_the_whole(
     make_s3_node: S3NodeFactory, counted: Versitygw
 ) -> None:
@@ -295,6 +301,7 @@ def test_one_that_was_rewritten_in_parts_is_served_if_the_store_has_a_checksum_o
 # --- a server that is away --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("store-away")
 def test_a_store_that_is_away(make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy) -> None:
     writer = make_s3_node(place, "writer").start()
     for name in ("cached", "missing"):
@@ -374,6 +381,7 @@ def test_a_store_that_does_not_answer_at_the_start_is_no_reason_not_to_start(
 # --- async ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("async")
 def test_async_close_answers_before_the_store_and_fsync_after(
     make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
 ) -> None:
@@ -395,6 +403,7 @@ def test_async_close_answers_before_the_store_and_fsync_after(
     wait_until(lambda: keys(place) == {"checkpoints/now", "checkpoints/later"})
 
 
+@pytest.mark.promise("async")
 def test_an_async_backlog_survives_kill_and_a_lost_index(
     make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
 ) -> None:
@@ -414,6 +423,7 @@ def test_an_async_backlog_survives_kill_and_a_lost_index(
     wait_until(lambda: node.status().unsent == [])
 
 
+@pytest.mark.promise("index-lost")
 def test_a_rebuild_of_the_index_that_was_cut_off_begins_again(
     make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy
 ) -> None:
@@ -469,6 +479,7 @@ def put_in_parts(server: S3Server, name: str, data: bytes) -> None:
     client.complete_multipart_upload(**where, MultipartUpload={"Parts": parts}, ChecksumType="FULL_OBJECT")
 
 
+@pytest.mark.promise("vouched-copies")
 @pytest.mark.parametrize("spoilt", [False, True])
 def test_a_copy_of_an_object_in_parts_is_known_by_the_checksum_that_s3_has_after_a_lost_index(
     make_s3_node: S3NodeFactory, counted: Versitygw, *, spoilt: bool

@@ -46,6 +46,7 @@ def stored(server: S3Server, name: str) -> bytes | None:
     return bytes(answer["Body"].read())
 
 
+@pytest.mark.promise("sent-again")
 @pytest.mark.parametrize("is_killed", [False, True])
 @pytest.mark.parametrize("name", ["report", "chk-1/_metadata"])
 def test_what_the_store_did_not_take_is_sent_when_it_is_back(
@@ -65,6 +66,7 @@ def test_what_the_store_did_not_take_is_sent_when_it_is_back(
     assert path.read_bytes() == b"bytes"
 
 
+@pytest.mark.promise("sent-again")
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_what_is_being_written_again_is_not_sent_half(
     is_killed: bool, node: Node, place: S3Server, proxy: FaultProxy
@@ -90,6 +92,7 @@ def test_what_is_being_written_again_is_not_sent_half(
         assert node.status().unsent == []
 
 
+@pytest.mark.promise("sent-again")
 @pytest.mark.parametrize(("name", "before"), [("report", b""), ("report", b"old"), ("chk-1/_metadata", b"")])
 def test_what_another_node_has_stored_meanwhile_stays(
     name: str, before: bytes, node: Node, other: Node, place: S3Server, proxy: FaultProxy
@@ -123,6 +126,7 @@ def test_a_put_that_was_carried_out_and_not_answered_is_no_other_writer(
     assert os.listdir(node.store / "quarantine") == []
 
 
+@pytest.mark.promise("sent-again")
 def test_what_was_removed_meanwhile_is_not_sent(node: Node, place: S3Server, proxy: FaultProxy) -> None:
     removed, proof = node.checkpoints / "removed", node.checkpoints / "sent after it"
     write_in_vain(proxy, (removed, b"bytes"), (proof, b"proof"))

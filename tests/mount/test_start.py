@@ -236,6 +236,7 @@ def test_a_remote_directory_that_can_not_be_made(make_node: NodeFactory, workspa
     assert "can't be a remote store" in message
 
 
+@pytest.mark.promise("disk-full")
 def test_a_full_disk_is_enospc_and_loses_nothing(make_node: NodeFactory, workspace: Path) -> None:
     with mounted_image("ext4", workspace / "small", 64 << 20, "-m", "0") as place:
         node = make_node(store__directory=place / "store").start()
@@ -267,6 +268,7 @@ def test_systemd_is_told_when_the_mount_answers(make_node: NodeFactory, workspac
     assert node.log.read_text().startswith(levels), "the journal has times of its own"
 
 
+@pytest.mark.promise("takeover-mount")
 def test_systemd_starts_no_fresh_mount_where_one_was_unmounted(make_node: NodeFactory, workspace: Path) -> None:
     """It must take the end for one in order, which that of a daemon that was never ready is not; else it starts another."""
     node = make_node()

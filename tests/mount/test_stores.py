@@ -91,6 +91,7 @@ def rights(path: Path) -> tuple[int, int, str]:
     return found.st_uid, found.st_gid, stat.filemode(found.st_mode)
 
 
+@pytest.mark.promise("store-zones")
 @pytest.mark.parametrize("zone", ["team-files", "team_s3", "checkpoints"])
 def test_a_store_is_a_zone_like_any_other(make_team_node: TeamNode, zone: str) -> None:
     first, second = make_team_node("a").start(), make_team_node("b").start()
@@ -115,6 +116,7 @@ def test_a_store_is_a_zone_like_any_other(make_team_node: TeamNode, zone: str) -
     wait_until(lambda: not (directory / "one").exists())
 
 
+@pytest.mark.promise("store-zones")
 def test_objects_go_to_their_store_and_to_no_other(
     make_team_node: TeamNode, team_files: Path, counted: Versitygw, place: S3Server
 ) -> None:
@@ -126,6 +128,7 @@ def test_objects_go_to_their_store_and_to_no_other(
     assert keys(place) == {"checkpoints/of checkpoints", "blobs/of blobs"}
 
 
+@pytest.mark.promise("store-zones")
 def test_a_team_has_its_owner_and_modes(make_team_node: TeamNode, team_files: Path, counted: Versitygw) -> None:
     (team_files / "job").mkdir(parents=True)
     (team_files / "job/state").write_bytes(b"state")
@@ -167,6 +170,7 @@ def test_status_and_commands_know_each_store_by_its_zone(make_team_node: TeamNod
             assert f"zone {zone}" in client.why(str(path)).reasons[0]
 
 
+@pytest.mark.promise("store-zones")
 def test_a_secret_of_one_store_is_for_no_other_client(
     make_team_node: TeamNode, counted: Versitygw, configuration: Path
 ) -> None:
@@ -186,6 +190,7 @@ def test_a_secret_of_one_store_is_for_no_other_client(
 # --- working directories ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("store-zones")
 def test_a_role_falls_back_to_the_stores_of_its_team(
     make_team_node: TeamNode, team_files: Path, counted: Versitygw, place: S3Server
 ) -> None:
@@ -207,6 +212,7 @@ def test_a_role_falls_back_to_the_stores_of_its_team(
     assert not (team_files / "new").exists()
 
 
+@pytest.mark.promise("store-zones")
 def test_a_role_may_fall_back_to_no_store(make_node: NodeFactory, remote_files: Path, workspace: Path) -> None:
     for zone in ("checkpoints", "blobs"):
         (workspace / "remote" / zone).mkdir(parents=True)
@@ -340,6 +346,7 @@ def test_a_store_that_the_next_daemon_has_is_seen_though_it_was_looked_for_befor
     assert zone.exists()
 
 
+@pytest.mark.promise("unconfigured-stores")
 def test_a_store_without_a_url_is_left_out(make_node: NodeFactory) -> None:
     node = make_node(blobs="", workdirs__blob_storage="").start()
     assert sorted(os.listdir(node.mountpoint)) == ["checkpoints", "work"]
@@ -353,6 +360,7 @@ def test_a_store_without_a_url_is_left_out(make_node: NodeFactory) -> None:
     (node.checkpoints / "file").write_bytes(b"x")
 
 
+@pytest.mark.promise("unconfigured-stores")
 def test_a_daemon_that_takes_over_without_a_store_goes_on(
     make_team_node: TeamNode, configuration: Path, team_files: Path
 ) -> None:
@@ -443,6 +451,7 @@ def test_a_daemon_that_takes_over_without_a_store_lets_go_of_what_was_open(
         assert [path.read_bytes() for path in paths] == [b"after!", b"before and after"]
 
 
+@pytest.mark.promise("unconfigured-stores")
 def test_nothing_is_lost_of_a_store_that_is_no_longer_configured(make_node: NodeFactory, counted: Versitygw) -> None:
     with FaultProxy(counted.endpoint) as proxy:
         through = counted.through(proxy.endpoint)
@@ -474,6 +483,7 @@ def test_nothing_is_lost_of_a_store_that_is_no_longer_configured(make_node: Node
         assert node.status().not_configured == {}
 
 
+@pytest.mark.promise("unconfigured-stores")
 def test_what_was_not_sent_to_such_a_store_is_known_without_the_index(make_node: NodeFactory, counted: Versitygw) -> None:
     with FaultProxy(counted.endpoint) as proxy:
         through = counted.through(proxy.endpoint)

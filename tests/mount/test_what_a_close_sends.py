@@ -104,6 +104,7 @@ def node(request: pytest.FixtureRequest, make_node: NodeFactory) -> Node:
     return make_node(mount__passthrough=request.param, remote__retry_deadline_seconds=0.1).start()
 
 
+@pytest.mark.promise("changes-sent")
 def test_the_store_has_what_was_changed_in_whatever_way_when_the_close_returns(node: Node, remote_files: Path) -> None:
     directory = node.checkpoints / "query"
     directory.mkdir()
@@ -115,6 +116,7 @@ def test_the_store_has_what_was_changed_in_whatever_way_when_the_close_returns(n
     assert found == {name: after for name, (_, after) in CHANGES.items()}
 
 
+@pytest.mark.promise("changes-sent")
 def test_a_change_in_whatever_way_that_the_store_refuses_is_an_error(node: Node, remote_files: Path) -> None:
     directory = node.checkpoints / "query"
     directory.mkdir()

@@ -81,6 +81,7 @@ def test_local_state_of_an_earlier_process_goes_but_the_newest(node: Node) -> No
     assert (workdir / SUBTASK / "chk_8/db/000001.sst").read_bytes() == b"sst"
 
 
+@pytest.mark.promise("fallback")
 def test_a_blob_that_was_evicted_from_a_directory_made_here_is_fetched_again(node: Node) -> None:
     blob = node.work / "worker_1" / BLOB
     with node.client() as client, sleeper() as process:

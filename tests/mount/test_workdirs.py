@@ -60,6 +60,7 @@ def test_any_user_makes_a_working_directory_of_his_own(node: Node) -> None:
     assert node.work.stat().st_mode & 0o7777 == 0o1777
 
 
+@pytest.mark.promise("workdir-acquire")
 def test_mkdir_makes_a_working_directory(node: Node) -> None:
     workdir = node.work / "tm_taskmanager-1"
     workdir.mkdir()
@@ -68,6 +69,7 @@ def test_mkdir_makes_a_working_directory(node: Node) -> None:
         assert [info.path for info in client.workdirs()] == [str(workdir)]
 
 
+@pytest.mark.promise("workdir-names")
 def test_a_name_without_a_role_is_a_plain_directory(node: Node) -> None:
     (node.work / "plain").mkdir()
     assert os.listdir(node.work / "plain") == []
@@ -118,6 +120,7 @@ def test_a_name_that_was_removed_from_blob_storage_can_be_made_anew(node: Node) 
         other.write_bytes(b"new")
 
 
+@pytest.mark.promise("workdir-acquire")
 def test_a_restarted_process_finds_its_directory_with_the_volatile_parts_empty(node: Node) -> None:
     with node.client() as client, sleeper() as first:
         workdir = Path(client.acquire("worker", "host-7078", first.pid).path)
@@ -132,6 +135,7 @@ def test_a_restarted_process_finds_its_directory_with_the_volatile_parts_empty(n
         assert (workdir / name / "deep" / "file").read_bytes() == name.encode()
 
 
+@pytest.mark.promise("workdir-holders")
 def test_a_directory_survives_the_daemon_and_so_does_its_holder(node: Node) -> None:
     with node.client() as client, sleeper() as holder:
         workdir = Path(client.acquire("worker", "1", holder.pid).path)
@@ -146,6 +150,7 @@ def test_a_directory_survives_the_daemon_and_so_does_its_holder(node: Node) -> N
         node.wait_event("workdir-released")
 
 
+@pytest.mark.promise("workdir-holders", "index-lost")
 def test_holders_and_times_are_known_when_the_index_is_lost(node: Node) -> None:
     with node.client() as client, sleeper() as first, sleeper() as second:
         workdir = Path(client.acquire("worker", "held", first.pid).path)
@@ -167,6 +172,7 @@ def test_holders_and_times_are_known_when_the_index_is_lost(node: Node) -> None:
         client.acquire("worker", "held", second.pid)
 
 
+@pytest.mark.promise("workdir-holders")
 def test_nobody_sees_what_is_noted_on_a_directory(node: Node) -> None:
     workdir = node.work / "worker_1"
     workdir.mkdir()
@@ -178,6 +184,7 @@ def test_nobody_sees_what_is_noted_on_a_directory(node: Node) -> None:
         os.setxattr(workdir, "user.holdfast.workdir", b"")
 
 
+@pytest.mark.promise("workdir-hold")
 def test_a_second_live_holder_is_refused_by_name_of_the_first(node: Node) -> None:
     with node.client() as client, sleeper() as first, sleeper() as second:
         fill(Path(client.acquire("driver", "x", first.pid).path))
@@ -188,6 +195,7 @@ def test_a_second_live_holder_is_refused_by_name_of_the_first(node: Node) -> Non
         assert (node.work / "driver_x/tmp/deep/file").exists(), "asking again changes nothing"
 
 
+@pytest.mark.promise("workdir-hold")
 def test_a_process_holds_its_directory_as_long_as_any_of_its_threads_lives(node: Node) -> None:
     with node.client() as client, sleeper(SLEEP_WITHOUT_MAIN_THREAD) as first, sleeper() as second:
         wait_until(lambda: "State:\tZ" in Path(f"/proc/{first.pid}/status").read_text())
@@ -231,6 +239,7 @@ def test_all_that_a_process_held_is_released_with_it(node: Node) -> None:
         assert [info.holder for info in client.workdirs()] == [None] * 3
 
 
+@pytest.mark.promise("workdir-holders")
 def test_a_holder_that_ends_while_no_descriptor_is_free_is_noted_later(node: Node) -> None:
     with node.client() as client, sleeper() as holder:
         client.acquire("worker", "1", holder.pid)
@@ -252,6 +261,7 @@ def test_a_directory_that_is_due_while_no_descriptor_is_free_goes_later(make_nod
         assert not (node.work / "worker_1").exists()
 
 
+@pytest.mark.promise("workdir-hold")
 def test_the_lease_outlives_the_shell_that_took_it(node: Node) -> None:
     """As spark-env.sh does: a shell acquires, opens the lease file, starts a child, and ends."""
     script = """
@@ -276,6 +286,7 @@ def test_the_lease_outlives_the_shell_that_took_it(node: Node) -> None:
     shell.stdout.close()
 
 
+@pytest.mark.promise("workdir-release")
 def test_release_ends_the_hold_at_once(node: Node) -> None:
     with node.client() as client, sleeper() as first, sleeper() as second:
         client.acquire("worker", "1", first.pid)
@@ -285,6 +296,7 @@ def test_release_ends_the_hold_at_once(node: Node) -> None:
         client.acquire("worker", "1", second.pid)
 
 
+@pytest.mark.promise("workdir-release")
 def test_a_directory_that_is_released_while_its_lease_is_open_is_kept_from_the_close_on(make_node: NodeFactory) -> None:
     node = make_node(workdirs__retain_seconds=3600).start()
     with node.client() as client, sleeper() as holder:
@@ -302,6 +314,7 @@ def test_a_directory_that_is_released_while_its_lease_is_open_is_kept_from_the_c
         assert info.expires >= before_close + 3600
 
 
+@pytest.mark.promise("workdir-release")
 def test_who_removes_a_directory_has_let_go_of_it(node: Node) -> None:
     with node.client() as client, sleeper() as first, sleeper() as second:
         workdir = Path(client.acquire("worker", "1", first.pid).path)
@@ -316,6 +329,7 @@ def test_who_removes_a_directory_has_let_go_of_it(node: Node) -> None:
         assert str(second.pid) in str(taken.holder)
 
 
+@pytest.mark.promise("workdir-retention")
 def test_a_directory_goes_after_its_retention_time(make_node: NodeFactory) -> None:
     node = make_node(workdirs__retain_seconds=3600, workdirs__roles__worker__retain_seconds=0).start()
     (node.work / "driver_1").mkdir()
@@ -348,6 +362,7 @@ def test_flink_may_delete_its_own_directory(node: Node) -> None:
     assert "localState" in os.listdir(workdir)
 
 
+@pytest.mark.promise("local-links")
 def test_hard_links_between_rocksdb_tmp_and_local_state(node: Node) -> None:
     workdir = node.work / "tm_1"
     workdir.mkdir()
@@ -407,6 +422,7 @@ def test_a_file_that_is_written_on_under_its_new_name_is_not_taken_for_corrupt(n
     assert node.events("quarantined") == []
 
 
+@pytest.mark.promise("fallback")
 def test_local_state_falls_back_to_the_checkpoint_store(node: Node) -> None:
     (node.checkpoints / "job/chk-7").mkdir(parents=True)
     (node.checkpoints / "job/chk-7/state").write_bytes(b"from the store")
@@ -426,6 +442,7 @@ def test_local_state_falls_back_to_the_checkpoint_store(node: Node) -> None:
     assert node.requests() == before, "a directory made here has no counterpart in the store"
 
 
+@pytest.mark.promise("fallback")
 def test_blob_storage_sends_and_falls_back(make_node: NodeFactory) -> None:
     first, second = make_node("a").start(), make_node("b").start()
     name = f"job_1/blob_p-{'a' * 40}-{'b' * 32}"
@@ -444,6 +461,7 @@ def test_blob_storage_sends_and_falls_back(make_node: NodeFactory) -> None:
     assert (first.blobs / name).read_bytes() == b"jar", "a process that drops its copy leaves the store alone"
 
 
+@pytest.mark.promise("workdir-names")
 def test_the_root_of_a_zone_can_not_be_renamed(node: Node) -> None:
     workdir = node.work / "tm_1"
     workdir.mkdir()
@@ -470,6 +488,7 @@ def test_bad_names_and_processes_are_refused(node: Node) -> None:
     assert os.listdir(node.work) == []
 
 
+@pytest.mark.promise("workdir-namespaces")
 def test_a_process_that_the_daemon_can_not_see_gets_no_working_directory(make_node: NodeFactory) -> None:
     node = make_node()
     node.prefix = ["unshare", "--pid", "--fork", "--kill-child"]
@@ -482,6 +501,7 @@ def test_a_process_that_the_daemon_can_not_see_gets_no_working_directory(make_no
     (node.work / "plain/below_it").mkdir()
 
 
+@pytest.mark.promise("workdir-namespaces")
 def test_a_process_in_a_namespace_of_its_own_is_held_for_by_its_number_there(node: Node) -> None:
     script = '"$0" -m holdfast workdir acquire --role worker --id "$1"; read'
     command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script, sys.executable, "1"]
@@ -500,6 +520,7 @@ def test_a_process_in_a_namespace_of_its_own_is_held_for_by_its_number_there(nod
         node.wait_event("workdir-released", path="work/worker_1")
 
 
+@pytest.mark.promise("workdir-namespaces")
 def test_a_number_that_the_daemon_does_not_see_in_the_namespace_of_who_asks_is_refused(node: Node) -> None:
     acquire = [sys.executable, "-m", "holdfast", "workdir", "acquire", "--role", "worker", "--id", "1"]
     asked = subprocess.run(
@@ -514,6 +535,7 @@ def test_a_number_that_the_daemon_does_not_see_in_the_namespace_of_who_asks_is_r
     assert os.listdir(node.work) == []
 
 
+@pytest.mark.promise("workdir-namespaces")
 def test_a_daemon_in_a_namespace_of_its_own_gives_nothing_to_processes_outside(make_node: NodeFactory) -> None:
     node = make_node()
     node.prefix = ["unshare", "--pid", "--fork", "--kill-child"]

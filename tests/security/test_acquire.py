@@ -27,6 +27,7 @@ def acquire(node: Node, user: User, *, adopt: bool = False) -> None:
         client.acquire("driver", "x", os.getpid(), user.uid, user.gid, adopt=adopt)
 
 
+@pytest.mark.promise("workdir-owner")
 def test_who_was_there_first_is_not_taken_for_the_owner(node: Node) -> None:
     """Gain: state of Mallory's choice in the job of another user, or of root."""
     home = node.work / "driver_x"
@@ -38,6 +39,7 @@ def test_who_was_there_first_is_not_taken_for_the_owner(node: Node) -> None:
     assert (home / "localState/state").read_text() == "planted\n"
 
 
+@pytest.mark.promise("workdir-owner")
 @pytest.mark.parametrize(
     ("command", "problem"),
     [
@@ -56,6 +58,7 @@ def test_what_is_in_place_of_a_directory_is_refused(node: Node, command: str, pr
     assert os.listdir("/etc")
 
 
+@pytest.mark.promise("workdir-owner")
 def test_a_directory_of_another_user_inside_is_refused(node: Node) -> None:
     left_by(ALICE, node.work / "driver_x", "rmdir rocksdb", "chmod 777 .")
     MALLORY.do((node.work / "driver_x/rocksdb").mkdir)
@@ -64,6 +67,7 @@ def test_a_directory_of_another_user_inside_is_refused(node: Node) -> None:
         acquire(node, ALICE)
 
 
+@pytest.mark.promise("workdir-adopt")
 def test_root_adopts_a_directory_for_another_user(node: Node) -> None:
     home = node.work / "driver_x"
     secret = node.work / "secret"
@@ -87,6 +91,7 @@ def test_root_adopts_a_directory_for_another_user(node: Node) -> None:
     assert secret.stat().st_uid == 0
 
 
+@pytest.mark.promise("workdir-adopt")
 def test_adopting_is_for_root_alone(node: Node) -> None:
     """Gain: a member of the control group gets anybody's directory."""
     left_by(ALICE, node.work / "driver_x")
@@ -108,6 +113,7 @@ def test_a_user_finds_its_own_directory_again(node: Node) -> None:
     assert os.listdir(home / "tmp") == []
 
 
+@pytest.mark.promise("workdir-owner")
 def test_without_an_owner_it_is_the_one_of_the_process(node: Node) -> None:
     left_by(ALICE, node.work / "driver_x")
     with subprocess.Popen(["sleep", "infinity"], preexec_fn=ALICE.become) as process:
@@ -124,6 +130,7 @@ def test_without_an_owner_it_is_the_one_of_the_process(node: Node) -> None:
 # --- leases ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("workdir-leases")
 def test_nobody_else_opens_a_lease(node: Node) -> None:
     """Gain: a directory that Mallory holds for ever, and whose owner can't come back to it."""
     home = node.work / "driver_x"
@@ -137,6 +144,7 @@ def test_nobody_else_opens_a_lease(node: Node) -> None:
     ALICE.do(lambda: (home / ".lease").open("rb").close())
 
 
+@pytest.mark.promise("workdir-leases")
 def test_a_lease_of_an_earlier_version_is_closed_to_others(make_node: NodeFactory) -> None:
     node = make_node().start()
     home = node.work / "driver_x"
@@ -148,6 +156,7 @@ def test_a_lease_of_an_earlier_version_is_closed_to_others(make_node: NodeFactor
     assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (ALICE.uid, 0o400)
 
 
+@pytest.mark.promise("workdir-leases")
 @pytest.mark.parametrize("command", ["ln -s /etc/shadow .lease", "mkfifo .lease", "mkdir .lease", "ln {other} .lease"])
 def test_what_is_in_place_of_a_lease_is_replaced(node: Node, command: str) -> None:
     """Gain: the owner and mode of another file."""

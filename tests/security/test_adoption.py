@@ -20,6 +20,7 @@ from tests.support.privileges import ALICE, MALLORY, MAY_NET_RAW, User
 BOB = User(60_002, 60_002)
 
 
+@pytest.mark.promise("workdir-adopt")
 def test_what_third_users_have_in_it_stays_theirs(node: Node) -> None:
     """Gain: for Alice, directories and files of Bob that Mallory had let into hers."""
     home = node.work / "driver_x"
@@ -37,6 +38,7 @@ def test_what_third_users_have_in_it_stays_theirs(node: Node) -> None:
     assert (shared / "bobs/file").stat().st_uid == BOB.uid
 
 
+@pytest.mark.promise("workdir-former-owner")
 def test_who_is_still_in_it_changes_nothing_more(node: Node) -> None:
     """Gain: state of Mallory's choice in Alice's job, through directories that Mallory has open from before."""
     home = node.work / "driver_x"
@@ -66,6 +68,7 @@ def test_who_is_still_in_it_changes_nothing_more(node: Node) -> None:
     assert (home / "localState/a/b/state").stat().st_uid == ALICE.uid
 
 
+@pytest.mark.promise("workdir-former-owner")
 def test_another_name_of_a_file_opens_no_way_into_it(node: Node) -> None:
     """Gain: the same, through a hard link that Mallory keeps elsewhere, and a program with Alice's rights."""
     home = node.work / "driver_x"
@@ -77,6 +80,7 @@ def test_another_name_of_a_file_opens_no_way_into_it(node: Node) -> None:
     MALLORY.do(lambda: _refused(lambda: os.open(node.work / "kept", os.O_WRONLY)))
 
 
+@pytest.mark.promise("workdir-former-owner")
 def test_what_is_open_for_writing_is_not_adopted(node: Node) -> None:
     """Gain: the same, through a file that Mallory has open for writing."""
     home = node.work / "driver_x"
@@ -91,6 +95,7 @@ def test_what_is_open_for_writing_is_not_adopted(node: Node) -> None:
     assert (home / "localState/a/state").stat().st_uid == ALICE.uid
 
 
+@pytest.mark.promise("workdir-former-owner")
 @pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFSOCK])
 def test_a_pipe_of_the_former_owner_keeps_a_directory_from_being_adopted(node: Node, kind: int) -> None:
     """Gain: the same, through a FIFO or socket that Mallory has open: the daemon is never asked about what is sent."""
@@ -107,6 +112,7 @@ def test_a_pipe_of_the_former_owner_keeps_a_directory_from_being_adopted(node: N
     assert (home / "localState/state").stat().st_uid == ALICE.uid
 
 
+@pytest.mark.promise("workdir-former-owner")
 def test_pipes_of_others_in_it_stay_theirs(node: Node) -> None:
     """Gain: Bob keeps Alice from her directory, or loses his pipe."""
     home = node.work / "driver_x"
@@ -117,6 +123,7 @@ def test_pipes_of_others_in_it_stay_theirs(node: Node) -> None:
     assert (home.stat().st_uid, pipe.stat().st_uid) == (ALICE.uid, BOB.uid)
 
 
+@pytest.mark.promise("workdir-adopt")
 def test_who_swaps_names_meanwhile_gets_nothing_of_others(node: Node) -> None:
     """Gain: Alice's, and so a colluding Alice's, are files of Bob and of root behind links and moved names."""
     home, shared = node.work / "driver_x", node.work / "shared"
@@ -164,6 +171,7 @@ def test_who_swaps_names_meanwhile_gets_nothing_of_others(node: Node) -> None:
     assert Path("/etc/shadow").stat()[:-3] == before[:-3]
 
 
+@pytest.mark.promise("workdir-former-owner")
 def test_a_name_among_the_objects_of_a_store_opens_no_way_into_it(node: Node) -> None:
     """Gain: the same, through an object of Mallory's that has a name in the directory too.
 

@@ -79,6 +79,7 @@ def overwritings(target: Path, tmp: Path) -> list[Callable[[], object]]:
     ]
 
 
+@pytest.mark.promise("fallback-writes")
 @pytest.mark.parametrize("is_local", [True, False])
 @pytest.mark.parametrize("directory_mode", [0o700, 0o755])
 def test_nobody_overwrites_what_is_not_his(node: Node, blob_files: Path, *, directory_mode: int, is_local: bool) -> None:
@@ -99,6 +100,7 @@ def test_nobody_overwrites_what_is_not_his(node: Node, blob_files: Path, *, dire
     assert [file for file in blob_files.rglob("*") if file.is_file()] == [blob_files / "secret/blob"]
 
 
+@pytest.mark.promise("fallback-writes")
 def test_a_name_that_is_removed_here_is_not_free_in_the_store(node: Node, blob_files: Path) -> None:
     """Mallory would remove her own view of an object, which deletes nothing, and create it anew."""
     put(node.blobs / "shared/blob", OF_ALICE, ALICE, directory_mode=0o755)
@@ -115,6 +117,7 @@ def test_a_name_that_is_removed_here_is_not_free_in_the_store(node: Node, blob_f
     assert (blob_files / "shared/blob").read_bytes() == OF_ALICE
 
 
+@pytest.mark.promise("fallback-writes")
 def test_a_directory_of_ones_own_does_not_cover_one_of_the_store(node: Node, blob_files: Path) -> None:
     """Mallory would make a directory, or move one, to where only the store has one, and write into it as into her own."""
     put(node.blobs / "secret/blob", OF_ALICE, ALICE)
@@ -134,6 +137,7 @@ def test_a_directory_of_ones_own_does_not_cover_one_of_the_store(node: Node, blo
     assert {file.read_bytes() for file in blob_files.rglob("blob")} == {OF_ALICE}
 
 
+@pytest.mark.promise("fallback-writes")
 def test_who_may_write_a_directory_of_the_store_writes_it_through_a_working_directory(node: Node, blob_files: Path) -> None:
     """Nothing is gained here: what is allowed goes on."""
     os.chown(node.blobs, ALICE.uid, ALICE.gid)
@@ -155,6 +159,7 @@ def test_who_may_write_a_directory_of_the_store_writes_it_through_a_working_dire
     assert (blob_files / "new/deep/blob").read_bytes() == OF_ALICE
 
 
+@pytest.mark.promise("caller-rights")
 def test_an_open_file_stays_usable_when_rights_are_taken_away(node: Node, blob_files: Path) -> None:
     """As on any file system: rights are checked when a file is opened."""
     os.chown(node.blobs, ALICE.uid, ALICE.gid)
@@ -170,6 +175,7 @@ def test_an_open_file_stays_usable_when_rights_are_taken_away(node: Node, blob_f
     assert (blob_files / "blob").read_bytes() == OF_ALICE
 
 
+@pytest.mark.promise("fallback-writes")
 def test_in_a_sticky_directory_one_replaces_only_ones_own(node: Node, blob_files: Path) -> None:
     """In a directory like /tmp, Mallory may not replace what is Alice's."""
     put(node.blobs / "sticky/blob", OF_ALICE, ALICE, directory_mode=0o1777)
@@ -191,6 +197,7 @@ def test_in_a_sticky_directory_one_replaces_only_ones_own(node: Node, blob_files
     assert (blob_files / "sticky/own").read_bytes() == b"second"
 
 
+@pytest.mark.promise("fallback-writes")
 def test_refusals_are_told_once_for_all(node: Node) -> None:
     """Mallory would flood the journal of events with refusals."""
     home = workdir_of(node, MALLORY, "driver_m")
@@ -204,6 +211,7 @@ def test_refusals_are_told_once_for_all(node: Node) -> None:
     assert told == [{"store": "blobs", "uid": MALLORY.uid, "times": 1}]
 
 
+@pytest.mark.promise("fallback-writes")
 def test_a_team_writes_its_own_store_and_nobody_else_asks_it(
     make_node: NodeFactory, workspace: Path, s3_versitygw: Versitygw
 ) -> None:

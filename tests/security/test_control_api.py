@@ -132,6 +132,7 @@ def test_other_methods_and_routes_are_refused(node: Node, name: str) -> None:
                 assert status in (400, 403, 404, 405, 307), (method, route, status)
 
 
+@pytest.mark.promise("public-socket")
 def test_all_of_the_public_socket_is_described_and_nothing_else_is_served(busy: Node) -> None:
     """Gain: what the control socket tells its group, told to everybody."""
     public = busy.socket.with_name("status.sock")
@@ -168,6 +169,7 @@ def teams(make_node: NodeFactory, workspace: Path) -> Node:
     return node
 
 
+@pytest.mark.promise("public-socket")
 def test_one_team_learns_nothing_of_the_other_from_the_public_socket(teams: Node) -> None:
     """Gain: names of stores, jobs and buckets, who runs what, and how much of it."""
     public = teams.socket.with_name("status.sock")
@@ -191,6 +193,7 @@ def test_one_team_learns_nothing_of_the_other_from_the_public_socket(teams: Node
     assert len(get(public, "/v1/workdirs")[1]) == 1, "root sees all"
 
 
+@pytest.mark.promise("public-socket")
 def test_what_one_team_does_changes_nothing_that_the_other_is_told(teams: Node) -> None:
     """Gain: what is not named is counted, and the count tells."""
     public = teams.socket.with_name("status.sock")

@@ -51,6 +51,7 @@ def asking_and_never_reading(path: Path, connections: int) -> Callable[[], int]:
     return attack
 
 
+@pytest.mark.promise("floods")
 def test_who_asks_and_never_reads_takes_no_descriptors_from_others(node: Node, status_socket: Path) -> None:
     """Gain: with 420 connections the daemon runs out of descriptors, and opens by all others fail with EMFILE."""
     before, memory_kib = descriptors(node), resident_kib(node)
@@ -67,6 +68,7 @@ def check_answers(path: Path) -> None:
     assert get(path, "/v1/status")[0] == 200
 
 
+@pytest.mark.promise("floods")
 def test_a_user_has_a_number_of_connections_and_root_a_reserve(node: Node, status_socket: Path) -> None:
     """Gain: with several accounts at once, no place is left for root, who wants to see what is going on."""
     crowd = [User(60_700 + number, 60_700) for number in range(12)]

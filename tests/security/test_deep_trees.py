@@ -28,6 +28,7 @@ def _dug(home: Path, levels: int = _LEVELS, name: str = "d") -> None:
     ALICE.do(digs)
 
 
+@pytest.mark.promise("deep-trees")
 def test_a_deep_tree_is_emptied_when_its_process_starts_again(node: Node) -> None:
     """Gain: the daemon dies of its own stack, for all users of the node, and again at each start."""
     _dug(node.work / "driver_1")
@@ -37,6 +38,7 @@ def test_a_deep_tree_is_emptied_when_its_process_starts_again(node: Node) -> Non
     wait_until(lambda: os.listdir(node.store / "trash") == [])
 
 
+@pytest.mark.promise("deep-trees")
 def test_a_deep_tree_expires(make_node: NodeFactory) -> None:
     """Gain: the same, by leaving."""
     node = make_node(workdirs__retain_seconds=0).start()
@@ -45,6 +47,7 @@ def test_a_deep_tree_expires(make_node: NodeFactory) -> None:
     wait_until(lambda: os.listdir(node.store / "trash") == [])
 
 
+@pytest.mark.promise("deep-trees")
 def test_a_deep_tree_in_the_trash_keeps_no_daemon_from_starting(node: Node) -> None:
     """Gain: no daemon starts on this node any more."""
     node.stop()
@@ -53,6 +56,7 @@ def test_a_deep_tree_in_the_trash_keeps_no_daemon_from_starting(node: Node) -> N
     assert os.listdir(node.store / "trash") == []
 
 
+@pytest.mark.promise("deep-trees")
 @pytest.mark.parametrize("name", ["d", "d" * 255])
 def test_a_file_that_is_open_deep_in_a_tree_is_taken_over(make_node: NodeFactory, name: str) -> None:
     """Gain: every takeover fails from then on, and everybody's open files are lost with each."""
@@ -77,6 +81,7 @@ def test_a_file_that_is_open_deep_in_a_tree_is_taken_over(make_node: NodeFactory
     assert node.events("taken-over")[-1]["open_files"] == 2
 
 
+@pytest.mark.promise("deep-trees")
 def test_a_deep_tree_is_swept_without_an_end_of_the_daemon(node: Node) -> None:
     """Gain: the sweep that root has set up ends the daemon."""
     _dug(node.work / "driver_1", 1500, "spark-00000000-0000-4000-8000-000000000000")
@@ -86,6 +91,7 @@ def test_a_deep_tree_is_swept_without_an_end_of_the_daemon(node: Node) -> None:
         assert client.status().pid == node.pid
 
 
+@pytest.mark.promise("deep-trees")
 def test_what_can_not_be_deleted_is_set_aside_and_told_of_once(node: Node) -> None:
     """Gain: one entry that the disk does not give up is tried for ever, and at each start."""
     home = node.work / "driver_1"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.support.hostile_clients import attacking, connected, get
 from tests.support.node import Node, wait_until
 from tests.support.privileges import ALICE, MALLORY
@@ -18,6 +20,7 @@ def made(base: Path, name: str, many: int) -> int:
     return many
 
 
+@pytest.mark.promise("floods")
 def test_one_users_events_leave_room_for_those_of_others(node: Node) -> None:
     """Gain: who floods the journal, an administrator never sees what else was done."""
     (node.work).chmod(0o1777)

@@ -36,6 +36,7 @@ def _hollow(path: Path, size_bytes: int = _HUGE_BYTES) -> int:
     return fd
 
 
+@pytest.mark.promise("files-of-holes")
 def test_a_huge_file_of_holes_is_not_sent(shared: Node) -> None:
     """Gain: hours of processor time and terabytes in the store for one call, all of the daemon's threads for some more."""
 
@@ -59,6 +60,7 @@ def test_a_huge_file_of_holes_is_not_sent(shared: Node) -> None:
     assert shared.requests()["PUT"] == 1
 
 
+@pytest.mark.promise("files-of-holes")
 @pytest.mark.parametrize("size_bytes", [_HUGE_BYTES, _LARGE_BYTES])
 def test_files_of_holes_keep_no_file_after_them_from_its_digest(shared: Node, size_bytes: int) -> None:
     """Gain: nothing that is written to working directories later is checked, for hours or for ever."""
@@ -79,6 +81,7 @@ def test_files_of_holes_keep_no_file_after_them_from_its_digest(shared: Node, si
     shared.wait_digest(shared.work / "alice_1/localState/file")
 
 
+@pytest.mark.promise("many-workdirs")
 def test_who_leaves_thousands_of_working_directories_stops_nobody(node: Node) -> None:
     """Gain: at the end of the attacker's process, nobody's request is answered until all of them have been released."""
     node.work.chmod(0o1777)

@@ -23,6 +23,7 @@ _REMOVALS = 60
 _GARBAGE = "spark-00000000-0000-4000-8000-000000000000"
 
 
+@pytest.mark.promise("expiry-goes-on")
 def test_a_thousand_directories_that_expire_at_once_leave_others_their_turn(make_node: NodeFactory) -> None:
     """Gain: all file operations of the node wait for as long as Mallory has made directories for."""
     node = make_node(workdirs__retain_seconds=0).start()
@@ -38,6 +39,7 @@ def test_a_thousand_directories_that_expire_at_once_leave_others_their_turn(make
     assert len(seen) > 3, "nobody was answered between the first removal and the last"
 
 
+@pytest.mark.promise("expiry-safe")
 def test_names_that_are_swapped_while_a_directory_is_emptied_lead_nowhere_else(node: Node, workspace: Path) -> None:
     """Gain: root deletes, or gives away, what Mallory's links lead to."""
     home, outside, alices = node.work / "driver_m", workspace / "outside", node.work / "alices"
@@ -86,6 +88,7 @@ def test_names_that_are_swapped_while_a_directory_is_emptied_lead_nowhere_else(n
     assert node.status().pid == node.pid
 
 
+@pytest.mark.promise("expiry-safe")
 def test_expiry_goes_on_under_a_user_who_works_against_it(make_node: NodeFactory, workspace: Path) -> None:
     """Gain: root deletes what Mallory's links lead to, the trash fills for ever, or nothing expires any more."""
     node = make_node(workdirs__retain_seconds=0).start()
@@ -151,6 +154,7 @@ def test_expiry_goes_on_under_a_user_who_works_against_it(make_node: NodeFactory
     assert node.status().pid == node.pid
 
 
+@pytest.mark.promise("expiry-goes-on")
 def test_what_can_not_be_removed_is_told_and_tried_again(make_node: NodeFactory) -> None:
     """Gain: a directory that never goes, and nobody knows. Root's ``chattr +i`` stands for a fault of the disk."""
     node = make_node(workdirs__retain_seconds=0).start()
@@ -172,6 +176,7 @@ def test_what_can_not_be_removed_is_told_and_tried_again(make_node: NodeFactory)
     wait_until(lambda: not backing.exists())
 
 
+@pytest.mark.promise("expiry-goes-on")
 def test_names_that_can_not_be_removed_keep_nobody_elses_from_being_swept(node: Node) -> None:
     """Gain: the garbage of all users stays. Root's ``chattr +i`` stands for what makes a removal fail."""
 

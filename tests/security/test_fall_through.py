@@ -59,6 +59,7 @@ def fetched(node: Node) -> int:
     return int(node.status().counters["objects_fetched"])
 
 
+@pytest.mark.promise("fallback-rights")
 @pytest.mark.parametrize("is_local", [True, False])
 def test_what_lies_below_a_closed_directory_does_not_exist_elsewhere(node: Node, fallback: str, *, is_local: bool) -> None:
     """Mallory would read any object whose path she can guess: by the same path below her own working directory."""
@@ -96,6 +97,7 @@ def test_what_lies_below_a_closed_directory_does_not_exist_elsewhere(node: Node,
     assert fetched(node) == before
 
 
+@pytest.mark.promise("fallback-rights")
 def test_attributes_are_seen_where_names_may_be_looked_up_and_bytes_by_readers_only(node: Node, fallback: str) -> None:
     """Mallory would read a file of mode 0600, whose copy in her own working directory is hers."""
     put(store_of(node, fallback) / "open/state", SECRET, ALICE, directory_mode=0o755, file_mode=0o600)
@@ -123,6 +125,7 @@ def test_attributes_are_seen_where_names_may_be_looked_up_and_bytes_by_readers_o
     assert fetched(node) == before
 
 
+@pytest.mark.promise("closed-copies")
 @pytest.mark.parametrize("attacker_is_first", [True, False])
 def test_the_kernel_shows_nobody_what_it_has_cached_for_another(
     node: Node, fallback: str, *, attacker_is_first: bool
@@ -150,6 +153,7 @@ def test_the_kernel_shows_nobody_what_it_has_cached_for_another(
             MALLORY.do(attack)
 
 
+@pytest.mark.promise("closed-copies")
 def test_a_copy_that_another_has_fetched_into_ones_own_directory_stays_closed(node: Node, fallback: str) -> None:
     """Root follows a path through Mallory's working directory, and leaves a copy there that is hers."""
     put(store_of(node, fallback) / "secret/state", SECRET, ALICE)
@@ -173,6 +177,7 @@ def test_a_copy_that_another_has_fetched_into_ones_own_directory_stays_closed(no
     assert name.read_bytes() == SECRET
 
 
+@pytest.mark.promise("closed-copies")
 def test_a_closed_copy_does_not_leave_in_a_directory_that_is_open(node: Node) -> None:
     """Mallory moves a directory of her own that she may list, with a copy below that root has fetched into it."""
     node.checkpoints.joinpath("open").mkdir()
@@ -191,6 +196,7 @@ def test_a_closed_copy_does_not_leave_in_a_directory_that_is_open(node: Node) ->
     MALLORY.do(attack)
 
 
+@pytest.mark.promise("closed-copies")
 def test_a_closed_copy_does_not_leave_in_exchange(node: Node, fallback: str) -> None:
     """Mallory exchanges a directory that she may list, with a copy of a closed file, for another one."""
     put(store_of(node, fallback) / "open/state", SECRET, ALICE, directory_mode=0o755, file_mode=0o600)
@@ -236,6 +242,7 @@ def test_a_copy_that_arrives_while_its_directory_is_examined_does_not_leave(make
         attacking.result()
 
 
+@pytest.mark.promise("closed-copies")
 def test_a_copy_without_a_name_is_opened_by_nobody_else(node: Node, fallback: str) -> None:
     """Mallory holds a copy by O_PATH, removes its name, by which its object was known, and opens it while root reads it."""
     put(store_of(node, fallback) / "open/state", SECRET, ALICE, directory_mode=0o755, file_mode=0o600)
@@ -253,6 +260,7 @@ def test_a_copy_without_a_name_is_opened_by_nobody_else(node: Node, fallback: st
         assert file.read() == SECRET
 
 
+@pytest.mark.promise("closed-copies")
 def test_a_copy_is_known_as_one_when_the_index_is_lost(make_node: NodeFactory) -> None:
     """Without the index nothing tells Mallory's copy from a file of her own, until it was compared with the store."""
     node = make_node().start()
@@ -278,6 +286,7 @@ def test_a_copy_is_known_as_one_when_the_index_is_lost(make_node: NodeFactory) -
     assert os.listdir(home / "tmp") == []
 
 
+@pytest.mark.promise("closed-copies")
 def test_a_copy_is_closed_when_the_directory_of_its_object_is(node: Node, fallback: str) -> None:
     """Who may no longer read an object would read on in the copy."""
     path = put(store_of(node, fallback) / "team/state", SECRET, ALICE, directory_mode=0o755)
@@ -296,6 +305,7 @@ def test_a_copy_is_closed_when_the_directory_of_its_object_is(node: Node, fallba
     ALICE.do(read)
 
 
+@pytest.mark.promise("store-modes")
 def test_a_closed_directory_that_the_daemon_has_forgotten_is_closed_by_the_modes_of_its_store(
     make_node: NodeFactory, workspace: Path
 ) -> None:
@@ -316,6 +326,7 @@ def test_a_closed_directory_that_the_daemon_has_forgotten_is_closed_by_the_modes
     ALICE.do(lambda: (own / "localState/secret/state").read_bytes())
 
 
+@pytest.mark.promise("own-files")
 def test_own_files_are_ones_own_where_the_store_is_closed(node: Node) -> None:
     """What a process itself writes in localState needs no right to the store, whatever that has under the same names."""
     put(node.checkpoints / "secret/state", SECRET, ALICE)
@@ -340,6 +351,7 @@ def test_own_files_are_ones_own_where_the_store_is_closed(node: Node) -> None:
     MALLORY.do(use)
 
 
+@pytest.mark.promise("caller-rights")
 def test_who_is_root_in_a_namespace_of_his_own_is_himself_here(node: Node) -> None:
     """Mallory maps her user to 0 in a user namespace, where she may do everything."""
     put(node.checkpoints / "secret/state", SECRET, ALICE)
@@ -354,6 +366,7 @@ def test_who_is_root_in_a_namespace_of_his_own_is_himself_here(node: Node) -> No
         assert tried.stderr.count(b"No such file") == 2, tried
 
 
+@pytest.mark.promise("own-files")
 def test_directories_of_ones_own_move_in_and_out(node: Node) -> None:
     """Nothing is gained here: what a user has made moves between his directories, as it does for root."""
     home = workdir_of(node, MALLORY, "driver_m")
@@ -372,6 +385,7 @@ def test_directories_of_ones_own_move_in_and_out(node: Node) -> None:
     MALLORY.do(use)
 
 
+@pytest.mark.promise("store-modes")
 def test_a_closed_directory_stays_closed_when_copies_are_evicted_and_the_daemon_is_killed(
     make_node: NodeFactory,
 ) -> None:
@@ -391,6 +405,7 @@ def test_a_closed_directory_stays_closed_when_copies_are_evicted_and_the_daemon_
     assert path.parent.stat().st_mode & 0o7777 == 0o700
 
 
+@pytest.mark.promise("store-modes")
 def test_the_mode_of_a_file_lasts_until_its_copy_is_evicted(make_node: NodeFactory) -> None:
     """What does not hold: modes of files are not kept with objects, so a 0600 of Alice's ends with her copy."""
     node = make_node().start()
@@ -421,6 +436,7 @@ def team_node(make_node: NodeFactory, workspace: Path, team_store: Versitygw, re
     return node.start()
 
 
+@pytest.mark.promise("fallback-rights")
 def test_a_team_is_seen_by_its_members_alone(team_node: Node, team_store: Versitygw) -> None:
     """Mallory takes the role of another team, and would see its store: content, names, sizes, or that it was asked."""
     team_store.client().put_object(Bucket=team_store.bucket, Key=team_store.key("job/chk-7/state"), Body=SECRET)
@@ -452,6 +468,7 @@ def test_a_team_is_seen_by_its_members_alone(team_node: Node, team_store: Versit
     MALLORY.do(attack)
 
 
+@pytest.mark.promise("caller-rights")
 def test_a_group_counts_only_for_who_is_in_it_now(team_node: Node, team_store: Versitygw) -> None:
     """A user who has left the team would go on reading, by what the daemon remembers of his groups."""
     team_store.client().put_object(Bucket=team_store.bucket, Key=team_store.key("state"), Body=SECRET)

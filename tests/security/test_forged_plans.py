@@ -36,6 +36,7 @@ def forged(node: Node, names: list[str]) -> bytes:
     return b"".join(StoredPlan(header, tuple(items)).lines())
 
 
+@pytest.mark.promise("plans-confirmed")
 @pytest.mark.parametrize(
     "name", [*GOOD, "../blobs/jar", "../../../etc/passwd", "/etc/passwd", ".holdfast/clock", "job/../x"]
 )

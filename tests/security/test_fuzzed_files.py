@@ -63,6 +63,7 @@ KEYS = re.findall(
 VALUES = (b"5", b"true", b"1 GiB", b"/a/b", b"0o750", b"a,b", b"s3://user:password@host/x")
 
 
+@pytest.mark.promise("damaged-files")
 def test_a_spoilt_configuration_is_an_error_of_one_line(tmp_path: Path) -> None:
     """A traceback at the start says nothing to the administrator, and escape sequences go to the terminal."""
     file = tmp_path / "holdfast.toml"
@@ -102,6 +103,7 @@ def test_spoilt_options_and_variables_are_errors_of_one_line() -> None:
 # --- the store directory and the session ------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("damaged-files")
 def test_a_spoilt_format_file_is_an_error_of_one_line(workspace: Path) -> None:
     """A store directory that is not recognised must not be taken for an empty one, nor for another version's."""
     directory = workspace / "store"
@@ -130,6 +132,7 @@ def test_a_spoilt_reason_keeps_no_file_from_quarantine(tmp_path: Path) -> None:
         os.close(directory)
 
 
+@pytest.mark.promise("damaged-files")
 def test_spoilt_tables_of_a_session_are_refused(tmp_path: Path) -> None:
     """A takeover that fails with anything but ``TakeoverError`` is tried for ever, and nobody is told what to do."""
     area = SessionArea(tmp_path / "session")
@@ -164,6 +167,7 @@ def test_spoilt_tables_of_a_session_are_refused(tmp_path: Path) -> None:
 # --- plans ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("damaged-files")
 def test_spoilt_plans_are_refused_and_spoilt_outcomes_have_not_begun(tmp_path: Path) -> None:
     """One damaged file would keep all plans from being listed, and sweeps from being made."""
     items = tuple(
@@ -213,6 +217,7 @@ index.marks.white_out(b"new"), index.marks.hold(2**60), index.entries.flush_uses
 """
 
 
+@pytest.mark.promise("index-damaged")
 @pytest.mark.parametrize("decode", RECORDS)
 def test_a_spoilt_record_is_no_record_or_another_one(decode: Callable[[bytes], object]) -> None:
     """One record would end the daemon at each of its starts."""
@@ -220,6 +225,7 @@ def test_a_spoilt_record_is_no_record_or_another_one(decode: Callable[[bytes], o
         decode(spoilt(Random(seed), RECORDS[decode], PIECES))
 
 
+@pytest.mark.promise("index-damaged")
 def test_a_deletion_whose_record_is_spoilt_is_left_out(tmp_path: Path) -> None:
     """The daemon did not start any more: all deletions that were not sent are read then."""
     index = Index.open(tmp_path, "store")
@@ -230,6 +236,7 @@ def test_a_deletion_whose_record_is_spoilt_is_left_out(tmp_path: Path) -> None:
     index.close()
 
 
+@pytest.mark.promise("index-damaged")
 @pytest.mark.parametrize("seed", range(40))
 def test_an_index_with_spoilt_pages_is_replaced_by_the_next_start_at_the_latest(tmp_path: Path, seed: int) -> None:
     """LMDB ends the process that reads such a page: the next start has to find out before."""
@@ -270,6 +277,7 @@ STRANGE = (
 )
 
 
+@pytest.mark.promise("strange-attributes")
 def test_metadata_that_somebody_has_written_is_read_as_none(workspace: Path) -> None:
     """Who may write a file of a file:// store would end every daemon that reads it, with an attribute of five bytes."""
     store = FileStore(workspace / "objects")

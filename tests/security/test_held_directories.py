@@ -34,6 +34,7 @@ def own(workspace: Path) -> Path:
     return path
 
 
+@pytest.mark.promise("held-directories")
 @pytest.mark.parametrize("kernel", [daemon, oldest_kernel_daemon], ids=["this kernel", "an old kernel"])
 def test_who_holds_a_directory_keeps_nobody_elses_from_expiring(
     make_node: NodeFactory, own: Path, kernel: ModuleType
@@ -66,6 +67,7 @@ def test_who_holds_a_directory_keeps_nobody_elses_from_expiring(
     wait_until(lambda: all((directory / "link").stat().st_nlink == 1 for directory in plain))
 
 
+@pytest.mark.promise("held-directories")
 def test_many_held_directories_keep_no_name_elsewhere_from_being_dropped(node: Node, own: Path) -> None:
     """Gain: copies are evicted, and names swept, for nobody any more, and the threads of the daemon are used up."""
     directories = [node.checkpoints / f"open{number}" for number in range(_MANY)]
@@ -88,6 +90,7 @@ def test_many_held_directories_keep_no_name_elsewhere_from_being_dropped(node: N
     assert all((directory / "state").read_bytes() == b"state" for directory in directories)
 
 
+@pytest.mark.promise("held-directories")
 def test_who_acquires_a_directory_that_is_held_is_told(node: Node, own: Path) -> None:
     """Gain: her process waits for ever, and with it all that acquire after her."""
     home = workdir_of(node, ALICE, "driver_a")

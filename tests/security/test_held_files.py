@@ -98,6 +98,7 @@ def _wait_for(change: Callable[[Path], object], file: Path, expected: int = 0) -
     MALLORY.do(lambda: wait_until(lambda: _outcome(change, file) == expected))
 
 
+@pytest.mark.promise("local-busy")
 def test_a_file_whose_lock_is_held_is_busy_and_nothing_else_is(make_node: NodeFactory, own: Path) -> None:
     """Gain: every request on the node waits for as long as Mallory likes, and the daemon can't be killed."""
     node = make_node()
@@ -161,6 +162,7 @@ def test_an_object_that_still_arrives_is_memory_that_holds_up_nobody_else(
     _wait_for(Path.touch, files["unlink"].with_name("new"))
 
 
+@pytest.mark.promise("local-busy")
 @pytest.mark.parametrize("name", ["unlink", "rename elsewhere"])
 def test_who_takes_the_lock_again_at_once_holds_up_a_directory_of_its_own(
     make_node: NodeFactory, own: Path, name: str
@@ -264,6 +266,7 @@ def _flush_deletions(file: Path) -> None:
         os.close(directory)
 
 
+@pytest.mark.promise("unlink-busy")
 def test_the_object_of_a_name_that_could_not_be_removed_stays(node: Node, remote_files: Path) -> None:
     """Gain: an unlink that is refused with EBUSY deletes the object from the store all the same."""
     file = _sent(node, ALICE)
@@ -288,6 +291,7 @@ def test_the_object_of_a_name_that_could_not_be_removed_stays(node: Node, remote
     assert not (remote_files / "job/file").exists()
 
 
+@pytest.mark.promise("unlink-busy")
 def test_the_object_of_a_name_goes_when_the_name_goes(make_node: NodeFactory, own: Path, remote_files: Path) -> None:
     """An unlink and a rename out of the store come late: until then the file and its object are there, and then neither."""
     node = make_node()

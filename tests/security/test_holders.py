@@ -41,6 +41,7 @@ def made_by(user: User, home: Path, node: Node) -> None:
 # --- processes of others ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("workdir-processes")
 def test_a_member_of_the_group_holds_for_no_process_of_another_user(node: Node) -> None:
     """Gain: a directory that is held for as long as a service of root runs, by what everybody takes for that service."""
     os.chown(node.socket, 0, MALLORY.gid)
@@ -56,6 +57,7 @@ def test_a_member_of_the_group_holds_for_no_process_of_another_user(node: Node) 
     assert os.listdir(node.work) == []
 
 
+@pytest.mark.promise("workdir-processes")
 def test_a_process_that_proc_shows_as_roots_is_its_users_all_the_same(node: Node, workspace: Path) -> None:
     """Gain: what root acquires for Mallory's process is root's own directory, which is emptied then, and held by Mallory.
 
@@ -78,6 +80,7 @@ def test_a_process_that_proc_shows_as_roots_is_its_users_all_the_same(node: Node
     assert (node.work / "driver_roots/tmp/file").exists()
 
 
+@pytest.mark.promise("workdir-processes")
 @pytest.mark.parametrize("name", [b"m\rTgid:\t1", b"m\x0cTgid:\t1\x0c", b"m\nTgid:\t1", b"\x85Tgid:\t1"])
 def test_the_name_of_a_program_says_nothing_about_its_number(node: Node, name: bytes) -> None:
     """Gain: a directory of Mallory's that is held by the process 1, and so for as long as the machine runs."""
@@ -91,6 +94,7 @@ def test_the_name_of_a_program_says_nothing_about_its_number(node: Node, name: b
     node.wait_event("workdir-released", path="work/driver_m")
 
 
+@pytest.mark.promise("workdir-processes")
 @pytest.mark.parametrize("flags", [_NEW_USER, _NEW_USER | _NEW_PID], ids=["user", "user and pid"])
 def test_root_of_a_namespace_holds_as_the_user_that_it_is(node: Node, flags: int) -> None:
     """Gain: directories of root, or of everybody, by a namespace in which Mallory is root."""
@@ -145,6 +149,7 @@ def test_root_of_a_namespace_holds_as_the_user_that_it_is(node: Node, flags: int
 # --- processes that have ended ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("workdir-processes")
 def test_a_process_that_nobody_waits_for_holds_nothing(node: Node) -> None:
     """Gain: a directory that is held with no process that anybody could end."""
 
@@ -159,6 +164,7 @@ def test_a_process_that_nobody_waits_for_holds_nothing(node: Node) -> None:
             assert client.acquire("driver", "m", os.getpid(), MALLORY.uid, MALLORY.gid).holder
 
 
+@pytest.mark.promise("workdir-processes")
 def test_a_later_process_with_the_same_number_holds_nothing(node: Node) -> None:
     """Gain: a directory that stays held, by a process that has nothing to do with it."""
     if not _LAST_PID.exists():
@@ -188,6 +194,7 @@ def _with_number(wanted: int) -> int:
         kill(pid)
 
 
+@pytest.mark.promise("expiry-goes-on")
 def test_a_directory_that_was_made_for_nobody_goes_too(make_node: NodeFactory) -> None:
     """Gain: room that nobody gets back, by a process that is killed in mkdir(2), or a mkdir(2) that fails half-way."""
     node = make_node(workdirs__retain_seconds=0).start()
@@ -206,6 +213,7 @@ def test_a_directory_that_was_made_for_nobody_goes_too(make_node: NodeFactory) -
 # --- the directory and its lease --------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("workdir-leases")
 def test_nobody_else_moves_removes_or_replaces_a_directory_that_is_held(node: Node) -> None:
     """Gain: Alice's process goes on in a directory of Mallory's, or loses its own."""
     home = node.work / "driver_x"
@@ -240,6 +248,7 @@ def test_nobody_else_moves_removes_or_replaces_a_directory_that_is_held(node: No
         assert [found.holder for found in client.workdirs() if found.path == str(home)] == [f"pid {pid} ({comm})"]
 
 
+@pytest.mark.promise("workdir-leases")
 def test_who_was_handed_a_lease_keeps_its_owner_from_nothing_for_good(node: Node) -> None:
     """Gain: Alice's next process never gets its directory back, since a descriptor of it was passed on."""
     home = node.work / "driver_x"
@@ -263,6 +272,7 @@ def test_who_was_handed_a_lease_keeps_its_owner_from_nothing_for_good(node: Node
             assert client.acquire("driver", "x", os.getpid(), ALICE.uid, ALICE.gid).holder
 
 
+@pytest.mark.promise("workdir-leases")
 def test_a_lease_that_is_closed_under_another_name_ends_the_hold(make_node: NodeFactory) -> None:
     """Gain: a directory that stays for ever, without a process that uses it."""
     node = make_node(workdirs__retain_seconds=0).start()
@@ -289,6 +299,7 @@ def test_a_lease_that_is_closed_under_another_name_ends_the_hold(make_node: Node
 # --- several at once --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("workdir-processes")
 def test_of_several_who_acquire_at_once_one_gets_it(node: Node) -> None:
     """Gain: two processes on the same state."""
     with running(ALICE) as one, running(ALICE) as another:
@@ -310,6 +321,7 @@ def test_of_several_who_acquire_at_once_one_gets_it(node: Node) -> None:
             assert len(got) == 1
 
 
+@pytest.mark.promise("expiry-safe")
 def test_a_directory_that_is_acquired_while_it_expires_is_whole(make_node: NodeFactory) -> None:
     """Gain: a process that works in a directory that is being deleted. Mallory makes the daemon expire all the time."""
     node = make_node(workdirs__retain_seconds=0).start()
@@ -332,6 +344,7 @@ def test_a_directory_that_is_acquired_while_it_expires_is_whole(make_node: NodeF
             client.release("driver", "x")
 
 
+@pytest.mark.promise("workdir-owner")
 @pytest.mark.parametrize(
     "take",
     [lambda name: name.symlink_to("../../../outside"), lambda name: name.symlink_to("nowhere"), Path.touch, os.mkfifo],

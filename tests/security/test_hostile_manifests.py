@@ -87,6 +87,7 @@ LOGS: dict[str, tuple[ManifestKind, Callable[[], bytes], str]] = {
 }
 
 
+@pytest.mark.promise("manifests")
 @pytest.mark.parametrize("name", LOGS)
 def test_a_log_entry_takes_little_memory_whatever_is_in_it(reader: LimitedReader, name: str) -> None:
     """One commit of 32 MiB took gigabytes in the daemon, at every sweep: the node's daemon would be killed for memory."""
@@ -94,6 +95,7 @@ def test_a_log_entry_takes_little_memory_whatever_is_in_it(reader: LimitedReader
     assert reader.read(kind, content()) == expected
 
 
+@pytest.mark.promise("manifests")
 @pytest.mark.parametrize(
     "name",
     ["exclusive/../../../victim", "../../victim", "VICTIM", "exclusive//victim", "exclusive/./victim", "exclusive/", "a\0b"],
@@ -170,6 +172,7 @@ FLINK = {
 }
 
 
+@pytest.mark.promise("manifests")
 @pytest.mark.parametrize("name", FLINK)
 def test_a_gigabyte_of_empty_handles_is_refused_before_it_is_read(name: str) -> None:
     """A ``_metadata`` of zeros kept a thread of the daemon busy for five minutes or more at every sweep of the store."""

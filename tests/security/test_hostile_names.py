@@ -70,6 +70,7 @@ def files_in(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
+@pytest.mark.promise("file-store")
 def test_a_link_to_a_directory_in_a_store_leads_nowhere(node: Node, remote_files: Path, outside: Path) -> None:
     """Who may write to the directory of a file:// store would read, write and delete any file of the node, as root."""
     (crowded(remote_files / "team") / "link").symlink_to(outside)
@@ -84,6 +85,7 @@ def test_a_link_to_a_directory_in_a_store_leads_nowhere(node: Node, remote_files
     assert files_in(outside) == {"secret": b"of root alone"}
 
 
+@pytest.mark.promise("file-store")
 def test_a_directory_that_becomes_a_link_is_not_written_through(node: Node, remote_files: Path, outside: Path) -> None:
     """Who swaps a directory in use for a link would have root write, replace and delete files elsewhere."""
     job = node.checkpoints / "job"
@@ -102,6 +104,7 @@ def test_a_directory_that_becomes_a_link_is_not_written_through(node: Node, remo
 # --- names that files here can't have ---------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("stored-names")
 def test_what_is_no_name_here_is_not_shown_and_hides_nothing_else(make_node: NodeFactory, lying: LyingS3) -> None:
     """One object with a name of 256 bytes would keep its whole directory from being listed or read."""
     node = over(make_node, lying)
@@ -117,6 +120,7 @@ def test_what_is_no_name_here_is_not_shown_and_hides_nothing_else(make_node: Nod
     still_serves(node)
 
 
+@pytest.mark.promise("stored-names")
 def test_names_that_only_look_alike_are_different_files(make_node: NodeFactory, lying: LyingS3) -> None:
     """Who plants a name that is another one after decoding or normalisation would have a job read his file."""
     node = over(make_node, lying)
@@ -130,6 +134,7 @@ def test_names_that_only_look_alike_are_different_files(make_node: NodeFactory, 
     still_serves(node)
 
 
+@pytest.mark.promise("stored-keys")
 def test_nothing_is_planted_among_the_stores_own(make_node: NodeFactory, lying: LyingS3) -> None:
     """Who reads or writes what is staged below ``.holdfast/`` changes what others are about to commit."""
     node = over(make_node, lying)
@@ -142,6 +147,7 @@ def test_nothing_is_planted_among_the_stores_own(make_node: NodeFactory, lying: 
     still_serves(node)
 
 
+@pytest.mark.promise("stored-keys")
 @pytest.mark.parametrize("bad", ["a//b", "../up", "./here", "line\nbreak", "end/"])
 def test_a_key_that_is_no_path_closes_its_directory_alone(make_node: NodeFactory, lying: LyingS3, bad: str) -> None:
     """Who may write to one directory of a bucket would close all of it, or lead a node out of it."""
@@ -175,6 +181,7 @@ def deep(remote_files: Path) -> Iterator[Path]:
     subprocess.run(["rm", "-rf", str(top)], check=True)
 
 
+@pytest.mark.promise("stored-trees")
 def test_a_tree_that_is_deeper_than_any_path_ends_somewhere(make_node: NodeFactory, deep: Path) -> None:
     """Recursion, or a list of all directories above each, would end every daemon that sweeps the store."""
     node = make_node().start()
@@ -184,6 +191,7 @@ def test_a_tree_that_is_deeper_than_any_path_ends_somewhere(make_node: NodeFacto
     assert deep.name in os.listdir(node.checkpoints)
 
 
+@pytest.mark.promise("stored-trees")
 def test_deep_names_take_as_much_memory_as_they_are_long() -> None:
     """A key of a kilobyte cost a quarter of a megabyte in each sweep: some ten thousand of them, the daemon's life."""
     listing = [Listed(b"%d/" % number + b"d/" * 500 + b"file", 1, 1) for number in range(1000)]
@@ -199,6 +207,7 @@ def test_deep_names_take_as_much_memory_as_they_are_long() -> None:
 # --- files that are no files ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("file-store")
 def test_what_is_put_in_place_of_an_object_is_neither_waited_for_nor_read(node: Node, remote_files: Path) -> None:
     """A FIFO would hold a thread of the daemon for ever, a device would be read with root's rights."""
     job = crowded(remote_files / "job")

@@ -66,6 +66,7 @@ def meanwhile(user: User, does: Callable[[], None], sign: Path) -> Iterator[None
     assert not problems, problems[0]
 
 
+@pytest.mark.promise("open-files")
 @pytest.mark.parametrize("zone", ["work", "checkpoints"])
 def test_a_user_with_all_files_open_leaves_the_others_theirs(narrow: Node, zone: str) -> None:
     """Gain: nobody else opens a file any more, and no daemon command answers."""
@@ -93,6 +94,7 @@ def test_a_user_with_all_files_open_leaves_the_others_theirs(narrow: Node, zone:
     assert len(narrow.events("limit-reached")) == 1
 
 
+@pytest.mark.promise("open-files")
 def test_what_a_user_had_open_is_given_back(narrow: Node) -> None:
     """Gain: who opens and leaves often enough has all descriptors in the end."""
     before = _descriptors_of(narrow)
@@ -108,6 +110,7 @@ def test_what_a_user_had_open_is_given_back(narrow: Node) -> None:
     wait_until(lambda: _descriptors_of(narrow) <= before + 8)
 
 
+@pytest.mark.promise("open-files")
 def test_many_handles_of_one_file_count_once(narrow: Node) -> None:
     def opens() -> None:
         path = narrow.work / "file"
@@ -118,6 +121,7 @@ def test_many_handles_of_one_file_count_once(narrow: Node) -> None:
     MALLORY.do(opens)
 
 
+@pytest.mark.promise("open-files")
 def test_a_limit_that_is_set_holds(make_node: NodeFactory) -> None:
     node = make_node(limits__open_files_per_user=10).start()
 
@@ -151,6 +155,7 @@ def test_who_finds_no_descriptor_left_is_not_named_for_it(make_node: NodeFactory
         assert node.wait_event("limit-reached", what="open files of all users")["limit"] == 2 * _OPEN_FILES
 
 
+@pytest.mark.promise("open-files")
 def test_what_a_user_has_open_counts_for_the_next_daemon_too(make_node: NodeFactory) -> None:
     """Gain: with each restart of the daemon, as many files more, until nobody else opens any."""
     node = make_node(limits__open_files_per_user=10)
@@ -181,6 +186,7 @@ def test_what_a_user_has_open_counts_for_the_next_daemon_too(make_node: NodeFact
     wait_until(is_free)
 
 
+@pytest.mark.promise("store-turns")
 def test_a_user_who_waits_for_a_far_store_in_all_threads_leaves_others_their_turn(
     make_node: NodeFactory, s3_moto: S3Server
 ) -> None:

@@ -66,6 +66,7 @@ LISTINGS: dict[str, Callable[[], Answer]] = {
 }
 
 
+@pytest.mark.promise("lying-store")
 @pytest.mark.parametrize("lie", LISTINGS)
 def test_a_listing_that_lies_is_an_error_and_shows_nothing(node: Node, lying: LyingS3, lie: str) -> None:
     """Names of other places, or impossible sizes and times, would end the daemon or have it work outside of the zone."""
@@ -93,6 +94,7 @@ STRANGE: dict[str, Planted] = {
 }
 
 
+@pytest.mark.promise("strange-attributes")
 @pytest.mark.parametrize("kind", STRANGE)
 def test_an_object_with_strange_attributes_is_read_or_refused(node: Node, lying: LyingS3, kind: str) -> None:
     """One planted object would end every daemon that lists its directory, or fetches it ahead."""
@@ -160,6 +162,7 @@ ANSWERS = (
 )
 
 
+@pytest.mark.promise("lying-store")
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_an_answer_that_is_not_what_was_asked_is_never_read(
     node: Node, lying: LyingS3, answer: Callable[[Planted], Answer]
@@ -172,6 +175,7 @@ def test_an_answer_that_is_not_what_was_asked_is_never_read(
     still_serves(node)
 
 
+@pytest.mark.promise("stale-digest")
 @pytest.mark.parametrize("times", [1, 100])
 def test_bytes_that_changed_on_the_way_are_no_stale_digest(node: Node, lying: LyingS3, times: int) -> None:
     """The ETag is the MD5 of other bytes than those that came."""
@@ -205,6 +209,7 @@ def test_a_listed_size_that_is_not_the_objects_is_an_error(node: Node, lying: Ly
     still_serves(node)
 
 
+@pytest.mark.promise("lying-store")
 def test_parts_of_two_versions_are_never_put_together(node: Node, lying: LyingS3) -> None:
     """A server that ignores which version is asked for would mix a checkpoint of two, each part with a digest that fits."""
     versions = [digested(bytes([number]) * 3 * CHUNK_BYTES) for number in (1, 2)]
@@ -224,6 +229,7 @@ def test_parts_of_two_versions_are_never_put_together(node: Node, lying: LyingS3
     still_serves(node)
 
 
+@pytest.mark.promise("lying-store")
 def test_a_part_without_the_digest_of_the_others_is_not_believed(node: Node, lying: LyingS3) -> None:
     """Who can drop a header from one answer would have unchecked bytes served as checked ones."""
     found = lying.objects["checkpoints/bad/file"] = digested(b"1" * 3 * CHUNK_BYTES)
@@ -243,6 +249,7 @@ def test_a_part_without_the_digest_of_the_others_is_not_believed(node: Node, lyi
 # --- sweeps -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("lying-store")
 def test_a_listing_that_begins_again_and_again_ends_a_sweep(node: Node, lying: LyingS3) -> None:
     """The daemon would list for ever, and keep all of it in memory."""
     keys = {f"checkpoints/bad/{number}": Planted(GOOD) for number in range(1000)}

@@ -46,6 +46,7 @@ def quiet(workspace: Path, make_node: NodeFactory) -> Node:
     return make_node(log__file=workspace / "log" / "holdfast.log").start()
 
 
+@pytest.mark.promise("private-files")
 def test_others_read_nothing_of_the_daemons_own(quiet: Node, workspace: Path) -> None:
     """Gain: log, journal of events, plans, index and cache name and hold what the modes in the mount hide."""
     (quiet.checkpoints / "hidden").mkdir(mode=0o700)
@@ -56,6 +57,7 @@ def test_others_read_nothing_of_the_daemons_own(quiet: Node, workspace: Path) ->
     MALLORY.do(nothing_readable(quiet.store, quiet.socket.parent, workspace / "log", workspace / "remote"))
 
 
+@pytest.mark.promise("private-files")
 def test_what_an_earlier_version_left_readable_is_mended(quiet: Node, workspace: Path) -> None:
     """Gain: an upgrade leaves the old files as they were, with the same names in them."""
     quiet.stop()
@@ -89,6 +91,7 @@ def switched_off() -> Iterator[None]:
     switch.write_text(before)
 
 
+@pytest.mark.promise("private-files")
 @pytest.mark.parametrize("key", ["store.directory", "control.socket", "log.file"])
 @pytest.mark.parametrize(("mode", "owner"), [(0o777, 0), (0o773, 0), (0o1777, 0), (0o755, MALLORY.uid)])
 def test_the_daemon_puts_nothing_where_others_may_write(

@@ -37,6 +37,7 @@ def is_over_quota(action: Callable[[], object]) -> bool:
     return False
 
 
+@pytest.mark.promise("quota-shown")
 def test_nobody_learns_what_anothers_directory_takes(node: Node) -> None:
     """Gain: to watch another's directory grow, byte by byte. statfs(2) asks for no right to the directory itself."""
     home, disk = workdir_of(node, ALICE, "driver_a"), os.statvfs(node.work).f_blocks
@@ -54,6 +55,7 @@ def test_nobody_learns_what_anothers_directory_takes(node: Node) -> None:
     assert sizes == [LIMIT_BYTES] * 3
 
 
+@pytest.mark.promise("quota-counted")
 def test_a_copy_counts_once_it_is_no_copy_any_more(make_node: NodeFactory) -> None:
     """Gain: any amount of the disk, through a small object that the user may write to here, or one that it links."""
     node = make_node(workdirs__max_bytes=LIMIT_BYTES, stores__checkpoints__uid=MALLORY.uid).start()
@@ -87,6 +89,7 @@ def test_a_copy_counts_once_it_is_no_copy_any_more(make_node: NodeFactory) -> No
     wait_until(lambda: is_over_quota(lambda: (home / "new").write_bytes(b"")))
 
 
+@pytest.mark.promise("quota-measured")
 def test_a_tree_that_never_ends_keeps_nobody_elses_from_being_measured(node: Node) -> None:
     """Gain: no limit holds for anybody any more. The walk goes down a tree that grows at its end faster than it goes."""
     home, endless = workdir_of(node, ALICE, "driver_a"), workdir_of(node, MALLORY, "driver_m")

@@ -40,6 +40,7 @@ def is_up(node: Node) -> bool:
 # --- deletions --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("refused-again")
 def test_names_that_xml_can_not_hold_keep_no_deletion_from_the_store(node: Node, lying: LyingS3) -> None:
     plant(lying, *(f"alice/{number}" for number in range(40)), *(f"bob/{ODD}{number}" for number in range(5)))
     for directory in ("alice", "bob"):
@@ -76,6 +77,7 @@ def panicking(asked: Asked, lying: LyingS3, key: str) -> Answer | None:
     return xml("<DeleteResult><Error><Key>other</Key><Code>AccessDenied</Code><Message>no</Message></Error></DeleteResult>")
 
 
+@pytest.mark.promise("refused-again")
 @pytest.mark.parametrize("answer", [locked, refused, panicking])
 def test_an_object_that_can_not_be_deleted_stays_alone(
     node: Node, lying: LyingS3, answer: Callable[[Asked, LyingS3, str], Answer | None]
@@ -96,6 +98,7 @@ def test_an_object_that_can_not_be_deleted_stays_alone(
 # --- health -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("object-refused")
 @pytest.mark.parametrize(
     ("code", "status"), [("InvalidObjectState", 403), ("AccessDenied", 403), ("InvalidRequest", 400), ("InternalError", 500)]
 )
@@ -112,6 +115,7 @@ def test_an_object_that_can_not_be_read_says_nothing_of_its_store(
     assert (node.checkpoints / "team/warm").read_bytes() == GOOD
 
 
+@pytest.mark.promise("object-refused")
 def test_an_object_that_can_not_be_stored_says_nothing_of_its_store(node: Node, lying: LyingS3) -> None:
     lying.lie = lambda asked: refusal("AccessDenied") if asked.method == "PUT" and "closed/" in asked.key else None
     (node.checkpoints / "closed").mkdir()
@@ -124,6 +128,7 @@ def test_an_object_that_can_not_be_stored_says_nothing_of_its_store(node: Node, 
     assert "closed/file" in kept(lying)
 
 
+@pytest.mark.promise("object-refused")
 def test_a_file_that_can_not_be_stored_later_keeps_no_other_waiting(make_node: NodeFactory, lying: LyingS3) -> None:
     node = make_node(**lying.stores, checkpoints__durability="async")
     node.environment.update(lying.place.environment)
@@ -143,6 +148,7 @@ def test_a_file_that_can_not_be_stored_later_keeps_no_other_waiting(make_node: N
     assert len(kept(lying)) == 10
 
 
+@pytest.mark.promise("object-refused")
 def test_a_store_that_refuses_everything_is_down(node: Node, lying: LyingS3) -> None:
     plant(lying, "team/file")
     assert os.listdir(node.checkpoints / "team") == ["file"]
@@ -175,6 +181,7 @@ ATTEMPTS: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.promise("refused-names")
 @pytest.mark.parametrize("durability", ["commit", "async"])
 def test_a_name_that_the_store_can_not_have_is_refused_at_once(
     make_node: NodeFactory, lying: LyingS3, durability: str

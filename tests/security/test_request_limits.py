@@ -82,6 +82,7 @@ class Flood:
         os.write(self._writer, b".")
 
 
+@pytest.mark.promise("store-turns")
 def test_who_lists_everything_of_a_far_store_at_once_leaves_others_their_turn(far: Node) -> None:
     """Gain: the store's requests are all the attacker's, and everybody else waits until they have been answered."""
     assert len(os.listdir(far.checkpoints)) == _THREADS
@@ -92,6 +93,7 @@ def test_who_lists_everything_of_a_far_store_at_once_leaves_others_their_turn(fa
         assert flood.answered() < _THREADS / 2
 
 
+@pytest.mark.promise("store-turns")
 def test_requests_count_for_who_makes_them_not_for_who_opened_the_file(make_node: NodeFactory) -> None:
     """Gain: by closing a file that its victim has open, the attacker uses up the victim's turns instead of its own."""
     node = make_node(limits__requests_per_user=2).start()

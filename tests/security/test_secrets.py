@@ -71,6 +71,7 @@ def shown_to_others(pid: int) -> bytes:
     return b"".join(Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ", "comm"))
 
 
+@pytest.mark.promise("passwords")
 @pytest.mark.parametrize(("options", "count"), [((), 1), (("--supervise",), 3)])
 def test_a_password_stays_in_no_process(place: Path, options: tuple[str, ...], count: int) -> None:
     """Gain: every user of the node reads the password of a store with ps(1), for as long as the node runs.
@@ -90,6 +91,7 @@ def test_a_password_stays_in_no_process(place: Path, options: tuple[str, ...], c
     assert "memory://host/checkpoints" in holdfast("status", "--socket", socket), "the options are those from before"
 
 
+@pytest.mark.promise("passwords")
 def test_a_password_is_in_no_answer_and_in_no_file(place: Path) -> None:
     """Gain: whoever may read a log, an event, a status has the password too."""
     socket = mounted(place)

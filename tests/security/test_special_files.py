@@ -35,6 +35,7 @@ def make_open(directory: Path, names: str) -> Path:
     return directory
 
 
+@pytest.mark.promise("refused-kinds")
 @pytest.mark.parametrize("target", ["checkpoints/open/new.tmp", "checkpoints/open/_temporary/new", "blobStorage/new.tmp"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_none_gets_into_a_zone_that_is_sent_by_a_temporary_name(node: Node, kind: str, target: str) -> None:
@@ -59,6 +60,7 @@ def test_none_gets_into_a_zone_that_is_sent_by_a_temporary_name(node: Node, kind
     assert not stat_module.S_ISREG(special.lstat().st_mode)
 
 
+@pytest.mark.promise("refused-kinds")
 def test_what_is_left_of_a_time_when_nothing_was_sent_gets_no_final_name(make_node: NodeFactory, remote_files: Path) -> None:
     """A store of level ``local`` takes links and special files; later it is configured to be sent."""
     node = make_node(checkpoints__durability="local").start()
@@ -83,6 +85,7 @@ def test_what_is_left_of_a_time_when_nothing_was_sent_gets_no_final_name(make_no
     task.rename(node.checkpoints / "open/task")
 
 
+@pytest.mark.promise("rename-directory")
 def test_a_file_that_is_made_while_its_directory_is_examined_is_not_left_unsent(
     make_node: NodeFactory, workspace: Path, remote_files: Path
 ) -> None:

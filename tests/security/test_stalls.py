@@ -75,6 +75,7 @@ def dig_one(fd: int, name: str) -> int:
     return os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=fd)
 
 
+@pytest.mark.promise("deep-trees")
 @pytest.mark.parametrize(("name", "levels"), [("n" * 250, 3900), ("d", 3900)], ids=["long names", "short names"])
 def test_a_file_with_many_names_deep_in_a_tree_costs_its_owner_alone(name: str, levels: int, node: Node, home: Path) -> None:
     """Gain: one open is a check of rights for each name, each of them for each level, each for all levels above it."""
@@ -107,6 +108,7 @@ def test_a_file_with_many_names_deep_in_a_tree_costs_its_owner_alone(name: str, 
     assert node.pid == first
 
 
+@pytest.mark.promise("local-links")
 @pytest.mark.parametrize("zone", ["localState", "tmp"])
 def test_a_file_has_a_thousand_names_at_most_and_none_of_them_costs_others_anything(
     zone: str, node: Node, home: Path

@@ -51,6 +51,7 @@ def check(said: str) -> None:
     assert not any(line.startswith("2026-01-01 00:00:00,000") for line in said.splitlines()), said
 
 
+@pytest.mark.promise("terminals")
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_no_command_prints_what_a_terminal_obeys(node: Node, hostile: Path, options: tuple[str, ...]) -> None:
     """Gain: an administrator's terminal runs the attacker's sequences, or shows lines that Holdfast never wrote."""
@@ -75,6 +76,7 @@ def test_no_command_prints_what_a_terminal_obeys(node: Node, hostile: Path, opti
         assert shown == set(_NAMES), "JSON says the names as they are, by its escapes"
 
 
+@pytest.mark.promise("terminals")
 @pytest.mark.parametrize("name", [*_NAMES, "\x7f"])
 def test_no_error_prints_what_a_terminal_obeys(node: Node, hostile: Path, name: str) -> None:
     """Gain: as above, where somebody runs a command on all that a pattern of the shell finds."""
@@ -96,6 +98,7 @@ def test_no_error_prints_what_a_terminal_obeys(node: Node, hostile: Path, name: 
     check(daemon.stderr.replace(name, ""))
 
 
+@pytest.mark.promise("terminals")
 def test_a_name_forges_no_line_of_the_log(node: Node, hostile: Path) -> None:
     """Gain: the log says what never happened, or hides what did."""
     before = len(node.log.read_text().splitlines())

@@ -217,6 +217,7 @@ def _listed(directory: Path) -> list[str]:
     return os.listdir(directory)
 
 
+@pytest.mark.promise("cross-link-rights")
 @pytest.mark.parametrize("way", sorted(WAYS))
 def test_one_team_gets_nothing_of_the_other(ground: Ground, way: str) -> None:
     def tries() -> None:

@@ -28,6 +28,7 @@ def url(store_directory: Path) -> str:
     return f"file://{store_directory}"
 
 
+@pytest.mark.promise("plans-confirmed")
 def test_rows_that_describe_no_object_are_left_out(
     spark: SparkSession, url: str, workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -46,6 +47,7 @@ def test_rows_that_describe_no_object_are_left_out(
     assert "\x1b" not in capsys.readouterr().out
 
 
+@pytest.mark.promise("plans-confirmed")
 def test_what_is_no_inventory_is_refused_by_name(
     spark: SparkSession, url: str, workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

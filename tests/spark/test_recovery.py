@@ -61,6 +61,7 @@ def test_a_killed_job_comes_back_on_its_node_on_another_and_over_corruption(job:
     assert (answer["missing"], answer["wrong"]) == (0, 0)
 
 
+@pytest.mark.promise("batch-requests")
 def test_the_store_hears_little(job: Job, place: Versitygw, make_s3_node: Callable[[str], Node]) -> None:
     node = make_s3_node("first").start()
     job.arrive(0, BATCHES - 1)

@@ -438,6 +438,7 @@ async def test_what_becomes_free_right_after_a_look_is_looked_at_again(
     assert await room.with_room(change, 2**20) == "made"
 
 
+@pytest.mark.promise("passthrough-room")
 async def test_a_writer_passes_the_daemon_by_only_while_it_need_not_evict_for_it(
     files: Files, index: Index, events: EventLog, threads_in_line: None, autojump_clock: trio.testing.MockClock
 ) -> None:

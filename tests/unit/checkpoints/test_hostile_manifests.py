@@ -92,6 +92,7 @@ BOMBS: dict[str, tuple[ManifestKind, Callable[[], bytes], Trouble | None]] = {
 }
 
 
+@pytest.mark.promise("manifests")
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_refused_or_read_in_little_memory(reader: LimitedReader, name: str) -> None:
     kind, data, expected = BOMBS[name]
@@ -164,6 +165,7 @@ COMMITS = "spark-rocksdb-2-changelog"
 POLICY = Policy(grace_ns=0, abandoned_ns=0, min_batches_to_retain=2)
 
 
+@pytest.mark.promise("manifests")
 @given(st.sampled_from(samples.names()), st.data())
 @settings(max_examples=150, deadline=None)
 def test_a_manifest_that_can_not_be_read_keeps_what_it_may_name_and_the_plan_says_so(name: str, data: st.DataObject) -> None:

@@ -68,6 +68,7 @@ def test_groups_are_read_anew_each_time(machine: Machine, groups: CallerGroups) 
     assert groups.of(process) == {6}
 
 
+@pytest.mark.promise("caller-rights")
 def test_a_process_with_too_many_groups_is_asked_seldom(machine: Machine, groups: CallerGroups) -> None:
     many = Process(machine, 7, 0.05, range(65_536))
     another = Process(machine, 7, 0.04, {9})

@@ -255,6 +255,7 @@ async def test_slow_calls_on_what_the_daemon_serves_count_for_who_has_opened_it(
     await truncate(alices)
 
 
+@pytest.mark.promise("local-busy")
 @pytest.mark.parametrize("first", [0, _ALICE])
 def test_a_file_that_a_stranger_has_open_keeps_its_names(files: _Files, first: int) -> None:
     """The stranger could hold the owner's directory."""

@@ -90,6 +90,7 @@ async def test_a_noted_digest_says_nothing_of_a_file_that_was_changed_since(file
     assert await found(file, modified_ns=1) is Proof.NONE
 
 
+@pytest.mark.promise("vouched-copies")
 @pytest.mark.parametrize("form", ['"{}"', "{}"])
 async def test_an_etag_that_is_the_md5_does(file: int, form: str) -> None:
     etag = form.format(hashlib.md5(DATA).hexdigest())

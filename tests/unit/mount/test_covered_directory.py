@@ -111,6 +111,7 @@ def test_what_is_hidden_is_seen_below_a_mount(place: Path) -> None:
     covered_directory.release(str(place))
 
 
+@pytest.mark.promise("hidden-files")
 def test_a_first_mount_hides_nothing(place: Path) -> None:
     covered_directory.check_empty(str(place))
     (place / "one").touch()
@@ -137,6 +138,7 @@ def test_another_file_system_on_the_mountpoint_is_no_cover(place: Path) -> None:
         assert not mount.is_cover
 
 
+@pytest.mark.promise("mountpoint-of-a-user")
 def test_an_ordinary_users_directory_is_closed_to_that_user_but_for_the_mount(place: Path) -> None:
     os.chown(place, ALICE.uid, ALICE.gid)
 
@@ -154,6 +156,7 @@ def test_an_ordinary_users_directory_is_closed_to_that_user_but_for_the_mount(pl
     ALICE.do(works)
 
 
+@pytest.mark.promise("mountpoint-of-a-user")
 def test_below_the_names_of_the_mount_its_owner_can_never_write(place: Path) -> None:
     os.chown(place, ALICE.uid, ALICE.gid)
 

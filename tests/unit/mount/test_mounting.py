@@ -53,6 +53,7 @@ def test_a_mount_takes_the_place_of_all_dead_ones(
     os.close(device)
 
 
+@pytest.mark.promise("mountpoint-protected")
 def test_nobody_sees_the_directory_below_while_a_dead_mount_is_replaced(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

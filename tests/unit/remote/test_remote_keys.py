@@ -154,6 +154,7 @@ def test_a_name_that_is_too_long_for_the_store_is_refused_for_good(store: Remote
             store.head(key)
 
 
+@pytest.mark.promise("refused-names")
 @pytest.mark.parametrize(
     ("url", "options", "refused", "taken"),
     [

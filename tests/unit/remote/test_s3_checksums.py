@@ -69,6 +69,7 @@ def test_every_algorithm_is_tried() -> None:
     assert set(VALUES) == set(CHECKSUM_ALGORITHMS)
 
 
+@pytest.mark.promise("vouched-copies")
 @pytest.mark.parametrize("algorithm", VALUES)
 def test_the_server_has_the_same_value_by_every_algorithm(algorithm: str, place: Versitygw) -> None:
     put(place, "object", algorithm)
@@ -84,6 +85,7 @@ def test_any_name_can_be_asked_for(name: str, place: Versitygw) -> None:
     assert store.checksum(store.head(name)) == GOOD
 
 
+@pytest.mark.promise("vouched-copies")
 def test_a_checksum_that_was_put_together_from_parts_is_none(place: Versitygw) -> None:
     client, where = place.client(), {"Bucket": place.bucket, "Key": place.key("object")}
     upload = client.create_multipart_upload(**where, ChecksumAlgorithm="SHA256", ChecksumType="COMPOSITE")
@@ -189,6 +191,7 @@ def test_an_object_that_is_gone_has_none(place: Versitygw) -> None:
     assert store.checksum(info) is None
 
 
+@pytest.mark.promise("vouched-copies")
 def test_a_server_that_refuses_the_question_has_none(place: Versitygw) -> None:
     put(place, "object")
     info = opened(place).head("object")

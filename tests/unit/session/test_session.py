@@ -88,6 +88,7 @@ def test_what_was_left_unsigned_counts_for_nothing(area: SessionArea) -> None:
     tables.close()
 
 
+@pytest.mark.promise("one-daemon")
 def test_an_area_belongs_to_one_daemon(area: SessionArea) -> None:
     area.open_tables().close()
     area.sign(IDENTITY)

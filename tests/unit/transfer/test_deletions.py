@@ -737,6 +737,7 @@ async def test_a_store_that_is_down_is_not_asked_for_each_key(
     assert deletions.refused == 0
 
 
+@pytest.mark.promise("refused-again")
 async def test_a_key_that_is_refused_is_tried_more_and_more_rarely_and_when_somebody_waits(
     deletions: Deletions, access: ScriptedAccess, index: Index, autojump_clock: MockClock
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 import trio.testing
 
@@ -10,6 +11,7 @@ from holdfast.telemetry import EventLog, RareEvents
 from holdfast.transfer.fair_slots import ASKING_USER, FairSlots
 
 
+@pytest.mark.promise("store-turns")
 async def test_users_take_turns_and_each_in_its_order() -> None:
     slots, served = FairSlots(1), list[tuple[int, int]]()
     await slots.acquire_on_behalf_of(None)

@@ -38,6 +38,7 @@ async def note_end(process: Process, ended: trio.Event) -> None:
     ended.set()
 
 
+@pytest.mark.promise("workdir-holders")
 async def test_a_process_lives_on_where_no_descriptor_is_free(
     nursery: trio.Nursery, autojump_clock: MockClock, child: subprocess.Popen[bytes]
 ) -> None:

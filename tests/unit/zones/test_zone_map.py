@@ -71,6 +71,7 @@ def test_the_table_of_zones(
     assert zone.sends is (durability is not None)
 
 
+@pytest.mark.promise("zones-only")
 @pytest.mark.parametrize("path", ["home", "home/x", "Checkpoints", "works", "checkpoint"])
 def test_the_root_holds_zones_only(zones: ZoneMap, path: str) -> None:
     assert zones.place_of(path.encode()) is None
