@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from tests.support import traced_daemon
-from tests.support.node import Node
+from tests.support.daemons import traced_daemon
+from tests.support.daemons.node import Node
 
 _LAST = "after-the-command"
 

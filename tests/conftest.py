@@ -14,10 +14,10 @@ import pytest
 from hypothesis import settings
 
 from holdfast.mount import mountpoint
-from tests.support.node import Node
-from tests.support.privileges import needs_root
+from tests.support.daemons.node import Node
+from tests.support.users.privileges import needs_root
 
-pytest_plugins = ["tests.support.s3"]
+pytest_plugins = ["tests.support.stores.s3"]
 
 NodeFactory = Callable[..., Node]
 

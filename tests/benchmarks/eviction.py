@@ -17,10 +17,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.support import recording_daemon
-from tests.support.eviction_replay import POLICIES, Event, largest_footprint, replayed
-from tests.support.flights_job import Job
-from tests.support.node import Node
+from tests.benchmarks.eviction_replay import POLICIES, Event, largest_footprint, replayed
+from tests.support.daemons import recording_daemon
+from tests.support.daemons.node import Node
+from tests.support.spark.flights_job import Job
 
 _BATCHES_OF_A_START = 6
 _SETTINGS = {"spark.sql.shuffle.partitions": "4", "spark.sql.streaming.minBatchesToRetain": "20"}

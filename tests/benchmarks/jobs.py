@@ -27,7 +27,7 @@ from holdfast.checkpoints.formats.own import OwnFile, OwnMetadata, own_metadata
 from holdfast_spark.jobs import inventory, orphans, scrub, usage, warm
 from holdfast_spark.pipeline.local import stay_on_this_machine
 from tests.benchmarks.cost_plot import plot
-from tests.support import spark_files
+from tests.support.spark import files as spark_files
 
 _JOBS = ("inventory", "orphans", "usage", "warm", "scrub")
 _PER_OWNER = 1000

@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.benchmarks.cost_plot import plot
 from tests.benchmarks.targets import started_node
-from tests.support.node import Node
+from tests.support.daemons.node import Node
 
 _PER_DIRECTORY = 1000
 _FIELD = re.compile(r"^(VmRSS|RssAnon|VmHWM):\s+(\d+) kB$", re.MULTILINE)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pyspark
 
-from tests.support.cache import cache_directory
-from tests.support.s3 import S3Server
+from tests.support.stores.s3 import S3Server
+from tests.support.tools.cache import cache_directory
 
 _ARTIFACT = "org.apache.hadoop:hadoop-aws"
 _HOME = Path(pyspark.__file__).parent

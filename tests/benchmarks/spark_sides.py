@@ -19,9 +19,9 @@ from tests.benchmarks.rows import Site, Target
 from tests.benchmarks.spark_process import Job, Place
 from tests.benchmarks.store_lines import StoreLine
 from tests.benchmarks.targets import Sides, started_node
-from tests.support.delaying_proxy import delaying
-from tests.support.node import Node
-from tests.support.s3 import S3Server, Versitygw
+from tests.support.daemons.node import Node
+from tests.support.stores.delaying_proxy import delaying
+from tests.support.stores.s3 import S3Server, Versitygw
 
 _FILES = 40
 

@@ -20,9 +20,9 @@ import httpx
 
 from holdfast.mount import mountpoint
 from tests.benchmarks.rows import Target
-from tests.support.node import Node
-from tests.support.s3 import S3Server, free_port, serving_versitygw
-from tests.support.versitygw import BuildError
+from tests.support.daemons.node import Node
+from tests.support.stores.s3 import S3Server, free_port, serving_versitygw
+from tests.support.stores.versitygw import BuildError
 
 _START_SECONDS = 30.0
 _STEP_SECONDS = 0.02

@@ -18,7 +18,7 @@ from tests.cluster.node import ClusterNode, Surroundings
 from tests.cluster.plans import Accounts
 from tests.cluster.settings import MASTER, Settings
 from tests.cluster.spark_daemons import MASTER_ARGUMENTS, MASTER_CLASS, Master
-from tests.support.s3 import Versitygw, serving_versitygw
+from tests.support.stores.s3 import Versitygw, serving_versitygw
 
 WAYS_IN = "nodes.json"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tests.cluster import disks
 from tests.cluster.cluster import Cluster
 from tests.cluster.node import ClusterNode
-from tests.support.node import wait_until
+from tests.support.daemons.node import wait_until
 
 Step = Callable[["Scene"], None]
 

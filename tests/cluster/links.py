@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 
-from tests.support import delaying_proxy
+from tests.support.stores import delaying_proxy
 
 
 class Link:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.node_init import Plan
-from tests.support.processes import DIES_WITH_US
+from tests.support.processes.children import DIES_WITH_US
 
 _START_SECONDS = 30.0
 _UNSHARE = ("unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc")

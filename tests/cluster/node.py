@@ -16,7 +16,7 @@ from tests.cluster.namespaces import Identity, Namespaces, kill_process
 from tests.cluster.plans import Accounts
 from tests.cluster.settings import CONTROL_SOCKET, MOUNTPOINT, Settings
 from tests.cluster.spark_daemons import EXECUTOR, WORKER, Worker
-from tests.support.node import wait_until
+from tests.support.daemons.node import wait_until
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.node import ClusterNode
 from tests.cluster.plans import JAR
 from tests.cluster.settings import MOUNTPOINT, TOOLS
-from tests.support.spark_properties import documented_properties
+from tests.support.spark.properties import documented_properties
 
 _JOB = str(TOOLS / "checkout/tests/cluster/placed_job.py")
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # halves what short jobs take

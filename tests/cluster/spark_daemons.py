@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from tests.cluster.settings import MASTER, Settings
-from tests.support.node import wait_until
+from tests.support.daemons.node import wait_until
 
 MASTER_CLASS = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"

@@ -17,9 +17,9 @@ from holdfast.checkpoints.formats.flink import FlinkMetadata, read_flink_metadat
 from holdfast.checkpoints.references import ReferenceKind
 from holdfast.control.messages import PlanInfo, SweepRequest
 from tests.conftest import NodeFactory
-from tests.support.checkpoint_roots import below, put
-from tests.support.flink import Counting, Flink
-from tests.support.node import Node, wait_until
+from tests.support.checkpoints.checkpoint_roots import below, put
+from tests.support.daemons.node import Node, wait_until
+from tests.support.flink.real_flink import Counting, Flink
 
 BACKENDS = {
     "rocksdb": {"state.backend.type": "rocksdb", "execution.checkpointing.incremental": "true"},

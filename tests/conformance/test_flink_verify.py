@@ -13,10 +13,10 @@ import pytest
 
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import CloneRequest, VerifyRequest
-from tests.support.damages import KINDS, Damage
-from tests.support.flink import Flink
-from tests.support.flink_trials import SHAPES, Laid
-from tests.support.node import Node
+from tests.support.checkpoints.damages import KINDS, Damage
+from tests.support.daemons.node import Node
+from tests.support.flink.real_flink import Flink
+from tests.support.flink.trials import SHAPES, Laid
 
 JOBS = "jobs"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cargo import installed
-from tests.support.node import Node
-from tests.support.privileges import needs_root
+from tests.support.daemons.node import Node
+from tests.support.tools.cargo import installed
+from tests.support.users.privileges import needs_root
 
 FSX_STEPS = 3000
 CONFIGURATION = """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.node import Node
+from tests.support.daemons.node import Node
 
 ROWS = 2000
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import rocksdb_job
-from tests.support.node import Node
+from tests.support.daemons.node import Node
+from tests.support.load import rocksdb_job
 
 LAST = 9
 ENTRIES = 100_000
@@ -33,7 +33,7 @@ def workdir(node: Node) -> Path:
 
 
 def job(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "tests.support.rocksdb_job", *map(str, arguments)]
+    return [sys.executable, "-m", "tests.support.load.rocksdb_job", *map(str, arguments)]
 
 
 def run(*command: object) -> str:

@@ -21,13 +21,13 @@ from functools import partial
 from pathlib import Path
 
 from tests.mount.test_objects import objects
-from tests.support.aftermath import assert_in_order
-from tests.support.everything import Disturbances, sample
-from tests.support.fault_proxy import FaultProxy
-from tests.support.kills import KillTest
-from tests.support.node import Node
-from tests.support.repeated_job import RepeatedJob
-from tests.support.s3 import Versitygw, serving_versitygw
+from tests.support.daemons.aftermath import assert_in_order
+from tests.support.daemons.node import Node
+from tests.support.load.everything import Disturbances, sample
+from tests.support.load.kills import KillTest
+from tests.support.spark.repeated_job import RepeatedJob
+from tests.support.stores.fault_proxy import FaultProxy
+from tests.support.stores.s3 import Versitygw, serving_versitygw
 
 _CACHE_BYTES = 4 << 20
 _PAUSE_SECONDS = 4.0

@@ -20,9 +20,9 @@ from pathlib import Path
 from holdfast_spark.demo.driver import Batch, Driver
 from holdfast_spark.pipeline.data import arrive, split_flights
 from tests.mount.test_objects import objects
-from tests.support.aftermath import assert_in_order
-from tests.support.kills import KillTest
-from tests.support.node import Node
+from tests.support.daemons.aftermath import assert_in_order
+from tests.support.daemons.node import Node
+from tests.support.load.kills import KillTest
 
 
 def main() -> None:

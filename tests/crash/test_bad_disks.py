@@ -15,8 +15,8 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.mount.test_objects import objects
-from tests.support.node import Node, wait_until
-from tests.support.recorded_disk import RecordedDisk
+from tests.support.daemons.node import Node, wait_until
+from tests.support.disks.recorded_disk import RecordedDisk
 
 DATA = os.urandom(200_000)
 _SYS_PROCESS_MADVISE = 440

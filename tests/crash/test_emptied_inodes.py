@@ -14,8 +14,8 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.crash.test_reused_inodes import kill, make_last, reused
-from tests.support.mounts import mounted_image
-from tests.support.node import Node, wait_until
+from tests.support.daemons.node import Node, wait_until
+from tests.support.disks.mounts import mounted_image
 
 _TRIES = 200
 KILLS = {"by one daemon": (False, False), "and made anew by the next": (False, True), "by the next": (True, False)}

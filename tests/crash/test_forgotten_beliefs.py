@@ -13,8 +13,8 @@ import pytest
 from tests.conftest import NodeFactory
 from tests.crash.test_takeover import no_daemon
 from tests.mount.test_objects import objects
-from tests.support import waiting_store_daemon
-from tests.support.node import Node, settle, wait_until
+from tests.support.daemons import waiting_store_daemon
+from tests.support.daemons.node import Node, settle, wait_until
 
 _PART = 2**20
 LARGE = 64 * 2**20

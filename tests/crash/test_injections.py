@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.injections import Injections
+from tests.support.disks.injections import Injections
 
 FAULTS = int(os.environ.get("HOLDFAST_TEST_INJECTIONS", "300"))
 SEED = int(os.environ.get("HOLDFAST_TEST_SEED", "1"))

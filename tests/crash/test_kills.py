@@ -10,8 +10,8 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.mount.test_objects import objects
-from tests.support.aftermath import assert_in_order
-from tests.support.kills import KillTest
+from tests.support.daemons.aftermath import assert_in_order
+from tests.support.load.kills import KillTest
 
 KILLS = int(os.environ.get("HOLDFAST_TEST_KILLS", "50"))
 SEED = int(os.environ.get("HOLDFAST_TEST_SEED", "1"))

@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.crash.test_takeover import no_daemon, supervised
-from tests.support.node import wait_until
+from tests.support.daemons.node import wait_until
 
 GONE = {errno.ENOENT, errno.ESTALE}
 

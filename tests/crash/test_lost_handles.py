@@ -14,8 +14,8 @@ from holdfast.kernel.probe import can_prune
 from holdfast.session import OpenTable
 from tests.conftest import NodeFactory
 from tests.crash.test_takeover import no_daemon, supervised
-from tests.support import crashing_daemon, late_takeover_daemon
-from tests.support.node import Node, wait_until
+from tests.support.daemons import crashing_daemon, late_takeover_daemon
+from tests.support.daemons.node import Node, wait_until
 
 OPENERS = 20
 

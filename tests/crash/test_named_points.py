@@ -15,10 +15,10 @@ from tests.conftest import NodeFactory
 from tests.crash.test_resent_requests import RMDIR
 from tests.mount.test_faults import flip
 from tests.mount.test_objects import objects
-from tests.support import crashing_daemon
-from tests.support.aftermath import assert_in_order
-from tests.support.crashing_daemon import POINTS
-from tests.support.node import Node, wait_until
+from tests.support.daemons import crashing_daemon
+from tests.support.daemons.aftermath import assert_in_order
+from tests.support.daemons.crashing_daemon import POINTS
+from tests.support.daemons.node import Node, wait_until
 
 OLD, NEW = b"what it was", b"what it is to be"
 Outcomes = dict[str, list[bytes | None]]

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support import poisoned_daemon
-from tests.support.node import Node, wait_until
-from tests.support.privileges import ALICE, MALLORY
-from tests.support.stalls import bystander
+from tests.support.daemons import poisoned_daemon
+from tests.support.daemons.node import Node, wait_until
+from tests.support.users.privileges import ALICE, MALLORY
+from tests.support.users.stalls import bystander
 
 _DEATHS = 3
 """So many daemons may end during the same request."""

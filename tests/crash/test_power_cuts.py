@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.power_cuts import PowerCuts
-from tests.support.s3 import Versitygw
+from tests.support.disks.power_cuts import PowerCuts
+from tests.support.stores.s3 import Versitygw
 
 CUTS = int(os.environ.get("HOLDFAST_TEST_CUTS", "6"))
 SEED = int(os.environ.get("HOLDFAST_TEST_SEED", "1"))

@@ -12,9 +12,9 @@ import pytest
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from tests.conftest import NodeFactory
 from tests.mount.test_objects import objects
-from tests.support import crashing_daemon
-from tests.support.aftermath import assert_in_order
-from tests.support.node import Node, wait_until
+from tests.support.daemons import crashing_daemon
+from tests.support.daemons.aftermath import assert_in_order
+from tests.support.daemons.node import Node, wait_until
 
 _XATTR = "user.test"
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.mount.test_link_counts import assert_linkable, begin, start_holding
-from tests.support.mounts import mounted_image
-from tests.support.node import Node, wait_until
+from tests.support.daemons.node import Node, wait_until
+from tests.support.disks.mounts import mounted_image
 
 _PADDING = 100
 

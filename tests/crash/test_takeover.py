@@ -22,9 +22,9 @@ from holdfast.session import SessionArea
 from holdfast.store import StoreDirectory
 from holdfast_spark.session import acquire, checkpoint_location
 from tests.conftest import NodeFactory
-from tests.support import crashing_daemon, unconnected_daemon, unmounting_daemon, unopening_daemon, waiting_daemon
-from tests.support.children import children_of
-from tests.support.node import Node, StartError, settle, wait_until
+from tests.support.daemons import crashing_daemon, unconnected_daemon, unmounting_daemon, unopening_daemon, waiting_daemon
+from tests.support.daemons.node import Node, StartError, settle, wait_until
+from tests.support.processes.children import children_of
 
 
 def supervised(make_node: NodeFactory, **settings: object) -> Node:

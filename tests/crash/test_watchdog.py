@@ -15,12 +15,12 @@ from holdfast.supervision import watchdog
 from holdfast.supervision.mount_probe import MountProbe
 from holdfast.supervision.watchdog import Hang
 from tests.conftest import NodeFactory
-from tests.support import hanging_daemon
-from tests.support.children import children_of
-from tests.support.hanging_daemon import BLOCKED
-from tests.support.mounts import unserved
-from tests.support.node import Node, wait_until
-from tests.support.privileges import needs_root
+from tests.support.daemons import hanging_daemon
+from tests.support.daemons.hanging_daemon import BLOCKED
+from tests.support.daemons.node import Node, wait_until
+from tests.support.disks.mounts import unserved
+from tests.support.processes.children import children_of
+from tests.support.users.privileges import needs_root
 
 _SECONDS = 4.0
 _SILENT = """

@@ -16,9 +16,9 @@ import pytest
 
 from holdfast.mount import mount_calls, mountpoint, protection_marks
 from tests.conftest import NodeFactory
-from tests.support import old_mounts_daemon, oldest_kernel_daemon
-from tests.support.node import Node, wait_until
-from tests.support.retrying_writer import Book, retrying_writer
+from tests.support.daemons import old_mounts_daemon, oldest_kernel_daemon
+from tests.support.daemons.node import Node, wait_until
+from tests.support.load.retrying_writer import Book, retrying_writer
 
 ROUNDS = 2
 NO_FLAGS = ["setpriv", "--inh-caps=-linux_immutable", "--bounding-set=-linux_immutable"]

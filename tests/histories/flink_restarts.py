@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.damages import damages
-from tests.support.flink import Flink
-from tests.support.flink_trials import SHAPES, Laid, Trial, trial
+from tests.support.checkpoints.damages import damages
+from tests.support.flink.real_flink import Flink
+from tests.support.flink.trials import SHAPES, Laid, Trial, trial
 
 
 def main() -> int:

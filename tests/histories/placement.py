@@ -21,7 +21,7 @@ from holdfast.config.units import ByteSize
 from tests.cluster.cluster import Cluster
 from tests.cluster.placed import Start, fetched, held, held_by, start
 from tests.cluster.settings import Settings
-from tests.support.node import wait_until
+from tests.support.daemons.node import wait_until
 
 _NODES, _PARTITIONS = 3, 12
 _MOST_FETCHED = 0.02

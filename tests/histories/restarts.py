@@ -18,9 +18,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.support.damages import damages, files_below, verified
-from tests.support.spark_damages import Trial, trial
-from tests.support.spark_trials import BY_NAME, Laid, answers, session
+from tests.support.checkpoints.damages import damages, files_below, verified
+from tests.support.spark.damages import Trial, trial
+from tests.support.spark.trials import BY_NAME, Laid, answers, session
 
 
 def main() -> int:

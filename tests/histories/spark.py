@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast_spark.demo.driver import Batch
-from tests.support.flights_job import Job
-from tests.support.node import Node
-from tests.support.spark_shapes import SHAPES, StateShape, at_the_pace_of_tests
-from tests.support.swept_history import History, Restart, Swept
+from tests.support.daemons.node import Node
+from tests.support.spark.flights_job import Job
+from tests.support.spark.shapes import SHAPES, StateShape, at_the_pace_of_tests
+from tests.support.spark.swept_history import History, Restart, Swept
 
 _MORE_BATCHES = 2
 """After the sweep: the one that was under way, and one more."""

@@ -19,7 +19,7 @@ from tests.matrix.outcomes import Outcomes
 from tests.matrix.programs import Programs
 from tests.matrix.queries import KINDS
 from tests.matrix.sparks import NotInstalledError, Spark, sparks
-from tests.support.node import Node
+from tests.support.daemons.node import Node
 
 _PAGE = Path(__file__).parents[2] / "docs/spark.md"
 _BEGIN, _END = "<!-- ./run matrix writes this table -->\n", "<!-- end of the table -->\n"

@@ -21,8 +21,8 @@ from tests.matrix.operations import CLONE, KILL, LINKS, PLACEMENT, READ, REWIND,
 from tests.matrix.outcomes import Outcomes
 from tests.matrix.queries import BY_NAME, put_input
 from tests.matrix.sparks import Spark
-from tests.support.node import Node, wait_until
-from tests.support.spark_shapes import SHAPES, StateShape
+from tests.support.daemons.node import Node, wait_until
+from tests.support.spark.shapes import SHAPES, StateShape
 
 _FILES = 4
 _COMMITS_BEFORE_THE_KILL = 3

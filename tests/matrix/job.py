@@ -20,7 +20,7 @@ from holdfast_spark import configure
 from holdfast_spark.placement.cluster import Cluster
 from holdfast_spark.state_settings import fit_format_to_provider
 from tests.matrix.queries import BY_NAME, SCHEMA, Kind, difference, results_of
-from tests.support.spark_shapes import StateShape, at_the_pace_of_tests
+from tests.support.spark.shapes import StateShape, at_the_pace_of_tests
 
 _SECONDS = 300
 _LOOK_SECONDS = 0.1

@@ -9,7 +9,7 @@ from tests.matrix.limits import LIMITS
 from tests.matrix.operations import IN_ORDER, is_of_other_version
 from tests.matrix.queries import BY_NAME, KINDS
 from tests.matrix.sparks import Spark
-from tests.support.spark_shapes import SHAPES
+from tests.support.spark.shapes import SHAPES
 
 if TYPE_CHECKING:
     from tests.matrix.job import Query

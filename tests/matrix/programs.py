@@ -10,9 +10,10 @@ from holdfast.errors import HoldfastError
 from tests.matrix.operations import CONNECT, SUBMITTED_JAVA, SUBMITTED_PYTHON
 from tests.matrix.outcomes import Outcomes
 from tests.matrix.sparks import Spark
-from tests.support import plain_job, spark_programs
-from tests.support.node import Node
-from tests.support.spark_properties import documented_properties
+from tests.support.daemons.node import Node
+from tests.support.spark import plain_job
+from tests.support.spark import programs as spark_programs
+from tests.support.spark.properties import documented_properties
 
 _HAS_CONNECT = (4, 0)
 

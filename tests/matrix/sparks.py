@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.cache import cache_directory, locked
+from tests.support.tools.cache import cache_directory, locked
 
 _PINS = Path(__file__).parent / "pins"
 _ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE
 from tests.model import operations as ops
-from tests.support.node import Node
+from tests.support.daemons.node import Node
 
 NAMES = st.sampled_from(["a", "b", "c.tmp", "d", "d/a", "d/b", "d/e", "d/e/a", "f", "f/a"])
 DATA = st.binary(max_size=64) | st.integers(1, 200_000).map(lambda size: bytes([size % 251]) * size)

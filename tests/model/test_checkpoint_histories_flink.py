@@ -8,8 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from holdfast.checkpoints.formats.flink_layout import FlinkKind, FlinkName, parse_flink
 from holdfast.checkpoints.reachability import Examination, Plan, Policy, sweep
-from tests.support.flink_history import Job, World
-from tests.support.roots import DAY, HOUR, SECOND
+from tests.support.checkpoints.roots import DAY, HOUR, SECOND
+from tests.support.flink.history import Job, World
 
 POLICY = Policy(grace_ns=HOUR, abandoned_ns=DAY)
 indices = st.integers(0, 5)

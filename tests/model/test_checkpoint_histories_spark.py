@@ -8,9 +8,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from holdfast.checkpoints.formats.spark.names import STATE_OF_A_VERSION, SparkKind, SparkName, parse_spark
 from holdfast.checkpoints.reachability import Examination, Plan, Policy, sweep
-from tests.support.roots import DAY, HOUR, SECOND
-from tests.support.spark_history import Query, Shape
-from tests.support.spark_restore import Checkpoint, Restorable
+from tests.support.checkpoints.roots import DAY, HOUR, SECOND
+from tests.support.spark.history import Query, Shape
+from tests.support.spark.restore import Checkpoint, Restorable
 
 shapes = st.builds(
     Shape,

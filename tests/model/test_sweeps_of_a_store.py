@@ -15,11 +15,11 @@ from hypothesis.stateful import initialize, precondition, rule
 from holdfast.checkpoints.sweeps.plan_format import StoredPlan
 from tests.model import test_checkpoint_histories_flink as flink
 from tests.model import test_checkpoint_histories_spark as spark
-from tests.support.fleet import Fleet
-from tests.support.flink_history import Completed, Job
-from tests.support.roots import DAY, SECOND, Root
-from tests.support.spark_history import Shape
-from tests.support.spark_restore import Checkpoint
+from tests.support.checkpoints.fleet import Fleet
+from tests.support.checkpoints.roots import DAY, SECOND, Root
+from tests.support.flink.history import Completed, Job
+from tests.support.spark.history import Shape
+from tests.support.spark.restore import Checkpoint
 
 cuts = st.none() | st.integers(0, 3)
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.node import Node
-from tests.support.s3 import S3Server, Versitygw
+from tests.support.daemons.node import Node
+from tests.support.stores.s3 import S3Server, Versitygw
 
 S3NodeFactory = Callable[..., Node]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.node import Node
+from tests.support.daemons.node import Node
 
 EXAMPLES = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs/api.md").read_text(), re.DOTALL)
 

@@ -10,9 +10,9 @@ import pytest
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory, keys
 from tests.mount.test_objects import objects
-from tests.support.fault_proxy import FaultProxy
-from tests.support.node import Node, wait_until
-from tests.support.s3 import S3Server
+from tests.support.daemons.node import Node, wait_until
+from tests.support.stores.fault_proxy import FaultProxy
+from tests.support.stores.s3 import S3Server
 
 
 @pytest.fixture

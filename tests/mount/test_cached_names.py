@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support import old_kernel_daemon
-from tests.support.node import Node, wait_until
+from tests.support.daemons import old_kernel_daemon
+from tests.support.daemons.node import Node, wait_until
 
 _MOST = 50
 _FILES = 400

@@ -12,9 +12,9 @@ import pytest
 from holdfast.control.client import RefusedError
 from tests.conftest import NodeFactory
 from tests.mount.test_objects import objects
-from tests.support.mounts import mounted_image
-from tests.support.node import Node, wait_until
-from tests.support.programs import holdfast
+from tests.support.daemons.node import Node, wait_until
+from tests.support.disks.mounts import mounted_image
+from tests.support.processes.programs import holdfast
 
 MIB = 1 << 20
 

@@ -17,9 +17,9 @@ from holdfast.control.messages import DropRequest, PlanInfo, SweepRequest
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory, keys
 from tests.mount.test_command import holdfast
-from tests.support.checkpoint_roots import JOB, age, below, digest, job, put
-from tests.support.node import Node, StartError
-from tests.support.s3 import Versitygw
+from tests.support.checkpoints.checkpoint_roots import JOB, age, below, digest, job, put
+from tests.support.daemons.node import Node, StartError
+from tests.support.stores.s3 import Versitygw
 
 FILES_IN_BULK = 10_000
 REQUESTS_IN_BULK = 25

@@ -16,8 +16,8 @@ from holdfast.mount import mountpoint
 from tests.cluster.cluster import Cluster
 from tests.cluster.node import ClusterNode
 from tests.cluster.settings import Settings
-from tests.support.node import wait_until
-from tests.support.processes import DIES_WITH_US
+from tests.support.daemons.node import wait_until
+from tests.support.processes.children import DIES_WITH_US
 
 _DISK_BYTES = 64 * 2**20
 

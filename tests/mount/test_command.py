@@ -26,11 +26,11 @@ from holdfast.mount import mount_calls, mountpoint
 from holdfast.workdirs import Process
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory
-from tests.support.fault_proxy import FaultProxy
-from tests.support.node import Node
-from tests.support.privileges import as_nobody
-from tests.support.programs import is_status
-from tests.support.s3 import S3Server
+from tests.support.daemons.node import Node
+from tests.support.processes.programs import is_status
+from tests.support.stores.fault_proxy import FaultProxy
+from tests.support.stores.s3 import S3Server
+from tests.support.users.privileges import as_nobody
 
 
 def holdfast(*arguments: object, socket: Path | None = None, status: int = 0) -> str:

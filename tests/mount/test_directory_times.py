@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.node import Node, wait_until
+from tests.support.daemons.node import Node, wait_until
 
 ALWAYS = {"remote__metadata_ttl_seconds": 0}
 

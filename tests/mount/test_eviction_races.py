@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.mount.conftest import S3NodeFactory
-from tests.support.fault_proxy import FaultProxy
-from tests.support.mounts import mounted_image
-from tests.support.node import Node, wait_until
-from tests.support.s3 import S3Server
+from tests.support.daemons.node import Node, wait_until
+from tests.support.disks.mounts import mounted_image
+from tests.support.stores.fault_proxy import FaultProxy
+from tests.support.stores.s3 import S3Server
 
 _TRIES = 200
 _SECONDS = 2.0

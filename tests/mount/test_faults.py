@@ -12,10 +12,11 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.mount.test_objects import commit, objects
-from tests.support import hostile_zips, spark_files
-from tests.support.checkpoint_roots import put
-from tests.support.mounts import mounted_read_only
-from tests.support.node import Node, wait_until
+from tests.support.checkpoints import hostile_zips
+from tests.support.checkpoints.checkpoint_roots import put
+from tests.support.daemons.node import Node, wait_until
+from tests.support.disks.mounts import mounted_read_only
+from tests.support.spark import files as spark_files
 
 
 def flip(path: Path, offset: int = 0) -> None:

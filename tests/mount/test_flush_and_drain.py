@@ -16,10 +16,10 @@ from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory, keys
 from tests.mount.test_objects import objects
 from tests.mount.test_send_retries import SETTINGS
-from tests.support.fault_proxy import FaultProxy
-from tests.support.node import Node, wait_until
-from tests.support.programs import holdfast
-from tests.support.s3 import S3Server
+from tests.support.daemons.node import Node, wait_until
+from tests.support.processes.programs import holdfast
+from tests.support.stores.fault_proxy import FaultProxy
+from tests.support.stores.s3 import S3Server
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.conftest import NodeFactory
-from tests.support import spark_files
-from tests.support.checkpoint_roots import put
-from tests.support.node import Node, wait_until
-from tests.support.toy_format import manifest
+from tests.support.checkpoints.checkpoint_roots import put
+from tests.support.checkpoints.toy_format import manifest
+from tests.support.daemons.node import Node, wait_until
+from tests.support.spark import files as spark_files
 
 UNIQUE = "01234567-0123-0123-0123-0123456789ab"
 
@@ -22,7 +22,7 @@ def test_what_a_manifest_names_beside_its_directory_is_fetched_ahead(make_node: 
         (remote_files / "toy" / name).parent.mkdir(parents=True, exist_ok=True)
         (remote_files / "toy" / name).write_bytes(content)
     node = make_node()
-    node.module = "tests.support.toy_daemon"
+    node.module = "tests.support.daemons.toy_daemon"
     node.start()
     (node.checkpoints / "toy/ckpt-1/MANIFEST").read_bytes()
     wait_until(lambda: (node.store / "tree/checkpoints/toy/data/b").exists())

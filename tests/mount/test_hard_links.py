@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.store import RENAME_EXCHANGE, rename_with_flags
-from tests.support.node import Node, wait_until
+from tests.support.daemons.node import Node, wait_until
 
 BYTES = b"sorted strings " * 5000
 SIDES = list(itertools.permutations(("rocksdb", "tmp", "localState"), 2))

@@ -15,8 +15,8 @@ from holdfast.control.client import ControlClient, RefusedError
 from holdfast.control.messages import HeldStoreInfo, HoldingsInfo, SweepRequest
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory
-from tests.support.node import Node, wait_until
-from tests.support.s3 import S3Server
+from tests.support.daemons.node import Node, wait_until
+from tests.support.stores.s3 import S3Server
 
 SST = "SSTs/000008-01234567-0123-0123-0123-0123456789ab.sst"
 QUICK = {"holdings__interval_seconds": 0.05, "holdings__refresh_seconds": 0.1}

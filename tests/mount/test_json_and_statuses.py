@@ -20,8 +20,8 @@ from typer.main import get_command
 from holdfast.cli import app as command
 from holdfast.cli.app import app
 from holdfast.cli.exit_status import HINTS, ExitStatus
-from tests.support.node import Node
-from tests.support.privileges import as_nobody
+from tests.support.daemons.node import Node
+from tests.support.users.privileges import as_nobody
 
 
 class Result(NamedTuple):

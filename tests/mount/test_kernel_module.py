@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.node import wait_until
-from tests.support.privileges import MAY_NET_RAW, as_nobody, needs_root
-from tests.support.small_mount import SmallMount
+from tests.support.daemons.node import wait_until
+from tests.support.kernel.small_mount import SmallMount
+from tests.support.users.privileges import MAY_NET_RAW, as_nobody, needs_root
 
 pytestmark = needs_root
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support import holding_daemon
-from tests.support.node import Node, wait_until
+from tests.support.daemons import holding_daemon
+from tests.support.daemons.node import Node, wait_until
 
 
 @pytest.fixture

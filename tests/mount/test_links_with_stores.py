@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.node import Node, wait_until
-from tests.support.privileges import MALLORY
+from tests.support.daemons.node import Node, wait_until
+from tests.support.users.privileges import MALLORY
 
 BYTES = b"sorted strings " * 5000
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.node import Node
+from tests.support.daemons.node import Node
 
 _MANY = 6000  # more than one reply holds
 

@@ -18,10 +18,10 @@ import pytest
 
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from tests.conftest import NodeFactory
-from tests.support.mounts import mounted
-from tests.support.node import Node
-from tests.support.privileges import MAY_NET_RAW, as_nobody
-from tests.support.programs import copied_program, running
+from tests.support.daemons.node import Node
+from tests.support.disks.mounts import mounted
+from tests.support.processes.programs import copied_program, running
+from tests.support.users.privileges import MAY_NET_RAW, as_nobody
 
 RENAME_WHITEOUT = 4
 

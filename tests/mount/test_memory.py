@@ -6,7 +6,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.support.node import Node
+from tests.support.daemons.node import Node
 
 _ARENA_BYTES = 64 << 20
 """glibc reserves so much for an arena of a thread, aligned to its size (``HEAP_MAX_SIZE`` in malloc/arena.c)."""

@@ -12,9 +12,9 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory
-from tests.support.node import Node
-from tests.support.s3 import S3Server
-from tests.support.shifted_clock import ShiftedClock
+from tests.support.daemons.node import Node
+from tests.support.stores.s3 import S3Server
+from tests.support.stores.shifted_clock import ShiftedClock
 
 SECOND = 10**9
 

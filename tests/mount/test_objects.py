@@ -17,7 +17,7 @@ import pytest
 
 from holdfast.store import RENAME_EXCHANGE, rename_with_flags
 from tests.conftest import NodeFactory
-from tests.support.node import Node, settle, wait_until
+from tests.support.daemons.node import Node, settle, wait_until
 
 TEMPORARY = ".{}.0a1b2c3d-0000-4000-8000-0123456789ab.tmp"
 

@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from holdfast.control.messages import OperationInfo
 from holdfast.telemetry.metrics import all_metrics
 from tests.conftest import NodeFactory
-from tests.support.node import Node, wait_until
-from tests.support.privileges import as_nobody
+from tests.support.daemons.node import Node, wait_until
+from tests.support.users.privileges import as_nobody
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

@@ -13,9 +13,9 @@ import pytest
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory, keys
 from tests.mount.test_objects import TEMPORARY, commit
-from tests.support.fault_proxy import FaultProxy
-from tests.support.node import wait_until
-from tests.support.s3 import S3Server
+from tests.support.daemons.node import wait_until
+from tests.support.stores.fault_proxy import FaultProxy
+from tests.support.stores.s3 import S3Server
 
 _REFUSALS = 6
 """So many that the pause before the next attempt is long enough for what happens in it."""

@@ -19,9 +19,9 @@ from holdfast.errors import WriteOnceError
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory
 from tests.mount.test_checkpoint_hooks import execute
-from tests.support.checkpoint_roots import age
-from tests.support.node import Node, wait_until
-from tests.support.s3 import Versitygw
+from tests.support.checkpoints.checkpoint_roots import age
+from tests.support.daemons.node import Node, wait_until
+from tests.support.stores.s3 import Versitygw
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/word_count.py"
 EVERY = 20

@@ -13,8 +13,8 @@ from playwright.sync_api import Browser
 
 from holdfast.control.messages import BatchReport
 from tests.conftest import NodeFactory
-from tests.support.browser import browsing, looking, needs_chromium, page_server
-from tests.support.node import Node, wait_until
+from tests.support.daemons.node import Node, wait_until
+from tests.support.tools.browser import browsing, looking, needs_chromium, page_server
 
 pytestmark = needs_chromium
 HOSTILE = "<img src=x onerror=alert(1)>\u202e&amp;'\"`${1}`"

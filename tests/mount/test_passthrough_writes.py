@@ -13,8 +13,8 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.mount.test_objects import objects
-from tests.support.mounts import mounted_image
-from tests.support.node import Node, wait_until
+from tests.support.daemons.node import Node, wait_until
+from tests.support.disks.mounts import mounted_image
 
 
 def rename(path: Path) -> Path:

@@ -15,10 +15,10 @@ import pytest
 from holdfast.control.client import RefusedError
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory
-from tests.support.fault_proxy import FaultProxy
-from tests.support.node import Node
-from tests.support.programs import holdfast
-from tests.support.s3 import S3Server
+from tests.support.daemons.node import Node
+from tests.support.processes.programs import holdfast
+from tests.support.stores.fault_proxy import FaultProxy
+from tests.support.stores.s3 import S3Server
 
 MISTAKES = {
     '[stores.checkpoints]\nurl = "s4://bucket/ck"\n': "s4://bucket/ck: no such kind of store is known",

@@ -15,8 +15,8 @@ import pytest
 from holdfast.control.messages import WorkdirInfo
 from tests.conftest import NodeFactory
 from tests.mount.test_objects import objects
-from tests.support.node import Node, wait_until
-from tests.support.programs import holdfast
+from tests.support.daemons.node import Node, wait_until
+from tests.support.processes.programs import holdfast
 
 LIMIT_BYTES = 4 << 20
 MUCH = b"x" * (6 << 20)

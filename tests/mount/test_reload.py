@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.node import Node, wait_until
-from tests.support.programs import holdfast
+from tests.support.daemons.node import Node, wait_until
+from tests.support.processes.programs import holdfast
 
 MUCH = b"x" * (2 << 20)
 

@@ -14,9 +14,9 @@ import pytest
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory, keys
 from tests.mount.test_objects import objects
-from tests.support.fault_proxy import FaultProxy
-from tests.support.node import Node, wait_until
-from tests.support.s3 import S3Server, Versitygw
+from tests.support.daemons.node import Node, wait_until
+from tests.support.stores.fault_proxy import FaultProxy
+from tests.support.stores.s3 import S3Server, Versitygw
 
 PATIENT = {"remote__delete_delay_seconds": 3600, "remote__metadata_ttl_seconds": 3600}
 """Nothing is deleted, and nothing asked for anew, before a rmdir needs it."""

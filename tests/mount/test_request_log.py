@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.node import Node, wait_until
+from tests.support.daemons.node import Node, wait_until
 
 
 def logged(node: Node, pattern: str) -> int:

@@ -25,9 +25,9 @@ from holdfast.control.messages import (
 from tests.conftest import NodeFactory
 from tests.mount.test_command import holdfast
 from tests.mount.test_verify import QUERY, lay, lay_listed, newest, verified
-from tests.support.checkpoint_roots import DAY_SECONDS, age, below
-from tests.support.node import Node
-from tests.support.s3 import Versitygw
+from tests.support.checkpoints.checkpoint_roots import DAY_SECONDS, age, below
+from tests.support.daemons.node import Node
+from tests.support.stores.s3 import Versitygw
 
 SAMPLE = "spark-rocksdb-1-changelog"
 TO = 6

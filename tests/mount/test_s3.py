@@ -13,9 +13,9 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory, keys
-from tests.support.fault_proxy import FaultProxy
-from tests.support.node import StartError, settle, wait_until
-from tests.support.s3 import S3Server, Versitygw
+from tests.support.daemons.node import StartError, settle, wait_until
+from tests.support.stores.fault_proxy import FaultProxy
+from tests.support.stores.s3 import S3Server, Versitygw
 
 
 def commit(directory: Path, name: str, data: bytes) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.mount.conftest import S3NodeFactory
-from tests.support.fault_proxy import FaultProxy
-from tests.support.node import Node, wait_until
-from tests.support.s3 import S3Server
+from tests.support.daemons.node import Node, wait_until
+from tests.support.stores.fault_proxy import FaultProxy
+from tests.support.stores.s3 import S3Server
 
 SETTINGS = {"remote__retry_deadline_seconds": 0.3, "remote__metadata_ttl_seconds": 0}
 

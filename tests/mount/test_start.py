@@ -16,9 +16,9 @@ import pytest
 
 from holdfast.mount import mountpoint
 from tests.conftest import NodeFactory
-from tests.support import crashing_daemon, unconnected_daemon
-from tests.support.mounts import mounted, mounted_image
-from tests.support.node import Node, StartError, wait_until
+from tests.support.daemons import crashing_daemon, unconnected_daemon
+from tests.support.daemons.node import Node, StartError, wait_until
+from tests.support.disks.mounts import mounted, mounted_image
 
 
 def refusal(node: Node, **settings: object) -> str:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from tests.conftest import NodeFactory
-from tests.support.node import wait_until
+from tests.support.daemons.node import wait_until
 
 MIB = 1 << 20
 

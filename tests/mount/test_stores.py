@@ -22,11 +22,11 @@ from holdfast.errors import ConfigurationError
 from holdfast_spark import checkpoint_location
 from tests.conftest import NodeFactory
 from tests.mount.conftest import keys
-from tests.support.checkpoint_roots import JOB, below, job
-from tests.support.fault_proxy import FaultProxy
-from tests.support.node import Node, StartError, settle, wait_until
-from tests.support.privileges import as_nobody
-from tests.support.s3 import S3Server, Versitygw
+from tests.support.checkpoints.checkpoint_roots import JOB, below, job
+from tests.support.daemons.node import Node, StartError, settle, wait_until
+from tests.support.stores.fault_proxy import FaultProxy
+from tests.support.stores.s3 import S3Server, Versitygw
+from tests.support.users.privileges import as_nobody
 
 TEAM, GROUP = 4711, 4712
 TeamNode = Callable[..., Node]

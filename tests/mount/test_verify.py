@@ -9,8 +9,8 @@ import pytest
 from holdfast.control.client import ControlClient, RefusedError
 from holdfast.control.messages import RestoreInfo, VerifyProgress, VerifyRequest
 from tests.mount.test_command import holdfast
-from tests.support.node import Node
-from tests.support.samples import sample
+from tests.support.checkpoints.samples import sample
+from tests.support.daemons.node import Node
 
 QUERY = "query"
 SPARK = "spark-rocksdb-2-changelog"

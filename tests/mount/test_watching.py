@@ -14,7 +14,7 @@ from pathlib import Path
 
 from holdfast.control.messages import TransferInfo
 from tests.conftest import NodeFactory
-from tests.support.node import Node, wait_until
+from tests.support.daemons.node import Node, wait_until
 
 COMMAND = [sys.executable, "-P", "-m", "holdfast"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.node import Node
+from tests.support.daemons.node import Node
 
 BEFORE = b"0123456789"
 Change = Callable[[Path], None]

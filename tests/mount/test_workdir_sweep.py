@@ -12,8 +12,8 @@ from holdfast.control.messages import SweepRequest
 from tests.mount.test_checkpoint_hooks import execute
 from tests.mount.test_command import holdfast
 from tests.mount.test_workdirs import sleeper
-from tests.support.checkpoint_roots import age
-from tests.support.node import Node
+from tests.support.checkpoints.checkpoint_roots import age
+from tests.support.daemons.node import Node
 from tests.unit.workdirs.test_workdir_garbage import BLOB, SUBTASK, UUID
 
 

@@ -19,9 +19,9 @@ from holdfast.cli.exit_status import ExitStatus
 from holdfast.control.client import ControlClient, RefusedError
 from holdfast.control.messages import WorkdirInfo
 from tests.conftest import NodeFactory
-from tests.support.descriptors import no_free_descriptors, pidfds
-from tests.support.node import Node, StartError, wait_until
-from tests.support.privileges import as_nobody
+from tests.support.daemons.node import Node, StartError, wait_until
+from tests.support.processes.descriptors import no_free_descriptors, pidfds
+from tests.support.users.privileges import as_nobody
 
 SLEEP = "import signal; signal.pause()"
 SLEEP_WITHOUT_MAIN_THREAD = """

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from tests.support.bare_debian import need_bare_debian, releases
-from tests.support.package_builds import build
+from tests.support.debian.bare_debian import need_bare_debian, releases
+from tests.support.debian.package_builds import build
 
 
 @pytest.fixture(scope="session", params=releases())

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.support.bare_debian import OWN_RELEASE, bare_debian, run_in
+from tests.support.debian.bare_debian import OWN_RELEASE, bare_debian, run_in
 
 CHECKOUT = Path(__file__).parents[2]
 INSTALL = "apt-get install -y -q --no-install-recommends"

@@ -14,9 +14,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.support.machine import Machine, bare_machine
-from tests.support.node import wait_until
-from tests.support.package_builds import rebuilt
+from tests.support.daemons.node import wait_until
+from tests.support.debian.machine import Machine, bare_machine
+from tests.support.debian.package_builds import rebuilt
 
 WORKING = Path(__file__).with_name("working.py")
 INSTALL_MD = Path(__file__).parents[2] / "docs/install.md"

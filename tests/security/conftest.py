@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.lying_s3 import LyingS3
+from tests.support.stores.lying_s3 import LyingS3
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from holdfast.mount import mountpoint
-from tests.support.deep_trees import dig
-from tests.support.node import Node
-from tests.support.privileges import ALICE, MALLORY, User
+from tests.support.daemons.node import Node
+from tests.support.disks.deep_trees import dig
+from tests.support.users.privileges import ALICE, MALLORY, User
 
 _NAMES = 2000
 _LEVELS = 500

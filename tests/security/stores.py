@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.support.node import Node
-from tests.support.privileges import User
+from tests.support.daemons.node import Node
+from tests.support.users.privileges import User
 
 EXCHANGE = 2
 """RENAME_EXCHANGE of renameat2(2)."""

@@ -11,8 +11,8 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from tests.conftest import NodeFactory
-from tests.support.node import Node, wait_until
-from tests.support.privileges import ALICE, MALLORY, User
+from tests.support.daemons.node import Node, wait_until
+from tests.support.users.privileges import ALICE, MALLORY, User
 
 
 def left_by(user: User, home: Path, *commands: str) -> None:

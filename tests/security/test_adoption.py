@@ -13,9 +13,9 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from tests.security.test_acquire import acquire, left_by
-from tests.support.attackers import attacking
-from tests.support.node import Node
-from tests.support.privileges import ALICE, MALLORY, MAY_NET_RAW, User
+from tests.support.daemons.node import Node
+from tests.support.users.attackers import attacking
+from tests.support.users.privileges import ALICE, MALLORY, MAY_NET_RAW, User
 
 BOB = User(60_002, 60_002)
 

@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from tests.support.node import Node
+from tests.support.daemons.node import Node
 
 DOCUMENT = Path(__file__).parents[2] / "docs/openapi.json"
 _CHECKS = [

@@ -13,9 +13,9 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.security.stores import evict, put, refused, team_table, workdir_of
-from tests.support.node import Node
-from tests.support.privileges import ALICE, MALLORY, User
-from tests.support.s3 import Versitygw
+from tests.support.daemons.node import Node
+from tests.support.stores.s3 import Versitygw
+from tests.support.users.privileges import ALICE, MALLORY, User
 
 OF_ALICE = b"written by alice"
 TEAM = 60_100

@@ -10,8 +10,8 @@ import pytest
 from holdfast.control.client import RefusedError
 from holdfast.control.messages import CloneRequest
 from tests.mount.test_verify import QUERY, lay
-from tests.support.node import Node
-from tests.support.privileges import ALICE, MALLORY, User
+from tests.support.daemons.node import Node
+from tests.support.users.privileges import ALICE, MALLORY, User
 
 SAMPLE = "spark-rocksdb-1-changelog"
 

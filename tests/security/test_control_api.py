@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import NodeFactory
-from tests.support.hostile_clients import attacking, connected, exchange, get, wait_closed
-from tests.support.node import Node
-from tests.support.privileges import ALICE, MALLORY
+from tests.support.daemons.node import Node
+from tests.support.users.hostile_clients import attacking, connected, exchange, get, wait_closed
+from tests.support.users.privileges import ALICE, MALLORY
 
 _METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "CONNECT", "BREW")
 _EXAMPLES = 25

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hostile_clients import attacking, connected, exchange, get, wait_closed
-from tests.support.node import Node, wait_until
-from tests.support.privileges import ALICE, MALLORY, User
+from tests.support.daemons.node import Node, wait_until
+from tests.support.users.hostile_clients import attacking, connected, exchange, get, wait_closed
+from tests.support.users.privileges import ALICE, MALLORY, User
 
 _REQUEST = b"GET /v1/status HTTP/1.1\r\nhost: x\r\n\r\n"
 _MANY = 420

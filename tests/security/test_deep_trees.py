@@ -10,9 +10,9 @@ import pytest
 
 from holdfast.control.messages import SweepRequest
 from tests.conftest import NodeFactory
-from tests.support.deep_trees import depth_of, dig
-from tests.support.node import Node, wait_until
-from tests.support.privileges import ALICE
+from tests.support.daemons.node import Node, wait_until
+from tests.support.disks.deep_trees import depth_of, dig
+from tests.support.users.privileges import ALICE
 
 _LEVELS = int(os.environ.get("HOLDFAST_TEST_LEVELS", "3000"))
 """More than Python's stack has room for. 100,000 are tried by hand."""

@@ -18,9 +18,9 @@ import pytest
 from holdfast.control import doors
 from holdfast.control.doorkeeper import Doorkeeper, Share, uid_of
 from tests.security.test_passed_descriptors import lingering, pass_on
-from tests.support.hostile_clients import attacking, connected, wait_closed
-from tests.support.node import wait_until
-from tests.support.privileges import ALICE, MALLORY, User, needs_root
+from tests.support.daemons.node import wait_until
+from tests.support.users.hostile_clients import attacking, connected, wait_closed
+from tests.support.users.privileges import ALICE, MALLORY, User, needs_root
 
 pytestmark = needs_root
 _ROOT = User(0, 0)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hostile_clients import attacking, connected, get
-from tests.support.node import Node, wait_until
-from tests.support.privileges import ALICE, MALLORY
+from tests.support.daemons.node import Node, wait_until
+from tests.support.users.hostile_clients import attacking, connected, get
+from tests.support.users.privileges import ALICE, MALLORY
 
 _MANY = 600
 

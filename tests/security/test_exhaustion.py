@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.hostile_clients import attacking
-from tests.support.node import Node, wait_until
-from tests.support.privileges import ALICE, MALLORY
+from tests.support.daemons.node import Node, wait_until
+from tests.support.users.hostile_clients import attacking
+from tests.support.users.privileges import ALICE, MALLORY
 
 _HUGE_BYTES = 2**43
 """At a few GB/s, hashing this takes an hour."""

@@ -14,9 +14,9 @@ import pytest
 from holdfast.control.messages import SweepRequest
 from holdfast.errors import HoldfastError
 from tests.conftest import NodeFactory
-from tests.support.attackers import attacking
-from tests.support.node import Node, wait_until
-from tests.support.privileges import ALICE, MALLORY
+from tests.support.daemons.node import Node, wait_until
+from tests.support.users.attackers import attacking
+from tests.support.users.privileges import ALICE, MALLORY
 
 _DIRECTORIES = 1500
 _REMOVALS = 60

@@ -15,10 +15,10 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.security.stores import evict, exchange, put, refused, team_table, workdir_of
-from tests.support.node import Node, wait_until
-from tests.support.pausing_walk_daemon import SWITCHES
-from tests.support.privileges import ALICE, MALLORY, User
-from tests.support.s3 import Versitygw
+from tests.support.daemons.node import Node, wait_until
+from tests.support.daemons.pausing_walk_daemon import SWITCHES
+from tests.support.stores.s3 import Versitygw
+from tests.support.users.privileges import ALICE, MALLORY, User
 
 SECRET = b"of nobody else's business"
 TEAM = 60_100
@@ -219,7 +219,7 @@ def test_a_closed_copy_does_not_leave_in_exchange(node: Node, fallback: str) -> 
 def test_a_copy_that_arrives_while_its_directory_is_examined_does_not_leave(make_node: NodeFactory, workspace: Path) -> None:
     """Mallory moves a directory just when root reads a closed file in it, behind the back of the daemon's walk."""
     node = make_node()
-    node.module = "tests.support.pausing_walk_daemon"
+    node.module = "tests.support.daemons.pausing_walk_daemon"
     node.environment = {SWITCHES: str(workspace)}
     node.start()
     (node.checkpoints / "open").mkdir()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from tests.security import flood
-from tests.support.node import Node, wait_until
+from tests.support.daemons.node import Node, wait_until
 
 _OF_ALICE = 120  # directories, and a hundred files in the store
 

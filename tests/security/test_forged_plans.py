@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.checkpoints.sweeps.plan_format import Header, Item, StoredPlan, StoredPolicy
 from holdfast.control.client import RefusedError
-from tests.support.node import Node, settle
+from tests.support.daemons.node import Node, settle
 
 GOOD = {"job/metadata": b"{}", "job/offsets/0": b"v1\n{}", "job/commits/0": b"v1\n{}"}
 

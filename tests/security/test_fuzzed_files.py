@@ -28,7 +28,7 @@ from holdfast.remote.file_store import FileStore
 from holdfast.session import Identity, SessionArea
 from holdfast.store import StoreDirectory
 from holdfast.store.quarantine import Quarantine
-from tests.support.spoiling import spoilt, spoilt_pages
+from tests.support.disks.spoiling import spoilt, spoilt_pages
 
 SEEDS = 300
 CONFIGURATION_PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"

@@ -16,11 +16,11 @@ from holdfast.errors import HoldfastError
 from holdfast.fs.fuse.name_drops import PATIENCE_SECONDS
 from tests.conftest import NodeFactory
 from tests.security.stores import workdir_of
-from tests.support import oldest_kernel_daemon
-from tests.support.attackers import running
-from tests.support.held_locks import held
-from tests.support.node import Node, wait_until
-from tests.support.privileges import ALICE, MALLORY
+from tests.support.daemons import oldest_kernel_daemon
+from tests.support.daemons.node import Node, wait_until
+from tests.support.users.attackers import running
+from tests.support.users.held_locks import held
+from tests.support.users.privileges import ALICE, MALLORY
 
 _MANY = 24
 """More than the threads that wait for locks to begin with."""

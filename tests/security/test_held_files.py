@@ -19,13 +19,13 @@ import pytest
 from holdfast.errors import HoldfastError
 from holdfast.fs.inodes.hot_files import PATIENCE_SECONDS
 from tests.conftest import NodeFactory
-from tests.support import impatient_daemon, probeless_daemon
-from tests.support.aftermath import assert_in_order
-from tests.support.attackers import until_end
-from tests.support.held_locks import arriving, held_up, read_directly
-from tests.support.node import Node, wait_until
-from tests.support.privileges import ALICE, MALLORY, User
-from tests.support.stalls import bystander
+from tests.support.daemons import impatient_daemon, probeless_daemon
+from tests.support.daemons.aftermath import assert_in_order
+from tests.support.daemons.node import Node, wait_until
+from tests.support.users.attackers import until_end
+from tests.support.users.held_locks import arriving, held_up, read_directly
+from tests.support.users.privileges import ALICE, MALLORY, User
+from tests.support.users.stalls import bystander
 
 _PIECES = 1500
 

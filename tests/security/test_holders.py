@@ -19,10 +19,10 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from tests.conftest import NodeFactory
-from tests.support.attackers import attacking, kill, running
-from tests.support.descriptors import no_free_descriptors
-from tests.support.node import Node, wait_until
-from tests.support.privileges import ALICE, MALLORY, User
+from tests.support.daemons.node import Node, wait_until
+from tests.support.processes.descriptors import no_free_descriptors
+from tests.support.users.attackers import attacking, kill, running
+from tests.support.users.privileges import ALICE, MALLORY, User
 
 _ACQUIRES = 100
 _LAST_PID = Path("/proc/sys/kernel/ns_last_pid")

@@ -23,10 +23,10 @@ from holdfast.checkpoints.manifests import ManifestKind, Trouble, Unreadable
 from holdfast.errors import UnreadableManifestError
 from tests.conftest import NodeFactory
 from tests.security.test_hostile_names import over, still_serves
-from tests.support import hostile_zips
-from tests.support.limited_reader import LimitedReader
-from tests.support.lying_s3 import Asked, LyingS3, Planted, digested
-from tests.support.node import wait_until
+from tests.support.checkpoints import hostile_zips
+from tests.support.checkpoints.limited_reader import LimitedReader
+from tests.support.daemons.node import wait_until
+from tests.support.stores.lying_s3 import Asked, LyingS3, Planted, digested
 
 _LONGEST_SECONDS = 20.0
 LIMIT_BYTES = 200 * 2**20

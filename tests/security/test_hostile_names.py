@@ -17,8 +17,8 @@ from holdfast.checkpoints.plans import Listed
 from holdfast.checkpoints.reachability import Policy, sweep
 from holdfast.control.messages import SweepRequest
 from tests.conftest import NodeFactory
-from tests.support.lying_s3 import GOOD, LyingS3, Planted
-from tests.support.node import Node, settle
+from tests.support.daemons.node import Node, settle
+from tests.support.stores.lying_s3 import GOOD, LyingS3, Planted
 
 MANY = 100
 """More names than make a LIST of a directory cheaper than asking about one of them."""

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.hostile_clients import attacking
-from tests.support.node import Node, wait_until
-from tests.support.privileges import ALICE, MALLORY
-from tests.support.stalls import bystander
+from tests.support.daemons.node import Node, wait_until
+from tests.support.users.hostile_clients import attacking
+from tests.support.users.privileges import ALICE, MALLORY
+from tests.support.users.stalls import bystander
 
 TOKEN = "0123456789abcdef"
 _MANY = 200

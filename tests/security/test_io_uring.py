@@ -12,10 +12,10 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.security.stores import evict, put, refused, team_table, workdir_of
-from tests.support.attackers import running
-from tests.support.io_uring import Ring
-from tests.support.node import Node
-from tests.support.privileges import ALICE, MALLORY, User
+from tests.support.daemons.node import Node
+from tests.support.users.attackers import running
+from tests.support.users.io_uring import Ring
+from tests.support.users.privileges import ALICE, MALLORY, User
 
 SECRET = b"of nobody else's business"
 TEAM = 60_100

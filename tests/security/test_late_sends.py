@@ -6,9 +6,9 @@ import uuid
 from pathlib import Path
 
 from tests.conftest import NodeFactory
-from tests.support.fault_proxy import FaultProxy
-from tests.support.node import wait_until
-from tests.support.s3 import S3Server
+from tests.support.daemons.node import wait_until
+from tests.support.stores.fault_proxy import FaultProxy
+from tests.support.stores.s3 import S3Server
 
 
 def test_a_store_that_is_away_keeps_no_file_of_another_team_from_being_sent(

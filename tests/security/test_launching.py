@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.index import read_check
-from tests.support.node import Node
-from tests.support.privileges import MALLORY
+from tests.support.daemons.node import Node
+from tests.support.users.privileges import MALLORY
 
 _HOLDFAST = [sys.executable, "-P", "-m", "holdfast"]
 """Like the installed command: Python puts the directory of a script on its path, not the current one."""

@@ -13,8 +13,8 @@ import pytest
 from holdfast.digest import fingerprint_of_buffer
 from tests.conftest import NodeFactory
 from tests.security.test_hostile_names import error_of, over, still_serves
-from tests.support.lying_s3 import GOOD, Answer, Asked, LyingS3, Planted, digested, endless, page, xml
-from tests.support.node import Node
+from tests.support.daemons.node import Node
+from tests.support.stores.lying_s3 import GOOD, Answer, Asked, LyingS3, Planted, digested, endless, page, xml
 
 CHUNK_BYTES = 8 * 2**20
 

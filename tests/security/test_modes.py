@@ -19,8 +19,8 @@ from holdfast.control.messages import SweepRequest
 from holdfast.errors import ConfigurationError, DaemonUnreachableError
 from holdfast.preflight import private_places
 from tests.conftest import NodeFactory
-from tests.support.node import Node, StartError
-from tests.support.privileges import ALICE, MALLORY
+from tests.support.daemons.node import Node, StartError
+from tests.support.users.privileges import ALICE, MALLORY
 
 
 def readable(*places: Path) -> list[str]:

@@ -17,8 +17,8 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.security.stores import refused, workdir_of
-from tests.support.node import Node, wait_until
-from tests.support.privileges import ALICE, MALLORY
+from tests.support.daemons.node import Node, wait_until
+from tests.support.users.privileges import ALICE, MALLORY
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 DATA = b"bytes of Mallory's, " * 100

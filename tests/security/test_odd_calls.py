@@ -15,8 +15,8 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.security.stores import refused, workdir_of
-from tests.support.node import Node
-from tests.support.privileges import ALICE, MALLORY
+from tests.support.daemons.node import Node
+from tests.support.users.privileges import ALICE, MALLORY
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NEW_USER, _NEW_NS = 0x1000_0000, 0x0002_0000  # linux/sched.h

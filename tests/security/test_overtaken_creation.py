@@ -9,9 +9,9 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.security.stores import refused
-from tests.support import overtaken_creation_daemon
-from tests.support.node import Node
-from tests.support.privileges import MALLORY
+from tests.support.daemons import overtaken_creation_daemon
+from tests.support.daemons.node import Node
+from tests.support.users.privileges import MALLORY
 
 
 @pytest.fixture(params=[True, False], ids=["passthrough", "daemon-io"])

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.node import StartError, wait_until
+from tests.support.daemons.node import StartError, wait_until
 
 TOKEN = "0123456789abcdef"
 PLACES = [

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support import old_sockets_daemon
-from tests.support.children import children_of
-from tests.support.hostile_clients import attacking, connected, get
-from tests.support.node import Node, wait_until
-from tests.support.privileges import ALICE, MALLORY, User
-from tests.support.stalls import bystander
+from tests.support.daemons import old_sockets_daemon
+from tests.support.daemons.node import Node, wait_until
+from tests.support.processes.children import children_of
+from tests.support.users.hostile_clients import attacking, connected, get
+from tests.support.users.privileges import ALICE, MALLORY, User
+from tests.support.users.stalls import bystander
 
 _REQUEST = b"GET /v1/status HTTP/1.1\r\nhost: x\r\n\r\n"
 _LINGER = struct.pack("ii", 1, 300)

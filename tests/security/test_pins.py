@@ -11,8 +11,8 @@ import pytest
 from holdfast.errors import HoldfastError
 from holdfast.index.pins import Pins
 from tests.security.stores import evict
-from tests.support.node import Node
-from tests.support.privileges import MALLORY
+from tests.support.daemons.node import Node
+from tests.support.users.privileges import MALLORY
 
 _PINS = [b"checkpoints/%04d/" % number + b"x" * 240 for number in range(4060)]
 """Not much less than may be pinned."""

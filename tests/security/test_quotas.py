@@ -11,9 +11,9 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.security.stores import evict, put, workdir_of
-from tests.support.attackers import attacking
-from tests.support.node import Node, wait_until
-from tests.support.privileges import ALICE, MALLORY
+from tests.support.daemons.node import Node, wait_until
+from tests.support.users.attackers import attacking
+from tests.support.users.privileges import ALICE, MALLORY
 
 LIMIT_BYTES = 4 << 20
 MUCH = b"x" * (6 << 20)

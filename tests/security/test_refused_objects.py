@@ -12,8 +12,8 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.security.test_hostile_names import error_of, over, still_serves
-from tests.support.lying_s3 import GOOD, Answer, Asked, LyingS3, Planted, refusal, xml
-from tests.support.node import Node, wait_until
+from tests.support.daemons.node import Node, wait_until
+from tests.support.stores.lying_s3 import GOOD, Answer, Asked, LyingS3, Planted, refusal, xml
 
 ODD = "x\ufffey"
 """XML 1.0 has no such character, and S3 deletes in bulk by XML. Another tool has put it there."""

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.delaying_proxy import delaying
-from tests.support.node import Node, wait_until
-from tests.support.privileges import ALICE, MALLORY, User
-from tests.support.s3 import S3Server
+from tests.support.daemons.node import Node, wait_until
+from tests.support.stores.delaying_proxy import delaying
+from tests.support.stores.s3 import S3Server
+from tests.support.users.privileges import ALICE, MALLORY, User
 
 _THREADS = 100
 _PARALLEL = 4

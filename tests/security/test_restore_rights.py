@@ -14,10 +14,10 @@ from holdfast.control.client import ControlClient, RefusedError
 from holdfast.control.messages import BatchReport, CloneRequest, RewindRequest, UndoRequest, VerifyRequest
 from tests.mount.test_verify import QUERY, lay
 from tests.security.test_control_api import send
-from tests.support.checkpoint_roots import below
-from tests.support.hostile_clients import attacking, get
-from tests.support.node import Node
-from tests.support.privileges import MALLORY
+from tests.support.checkpoints.checkpoint_roots import below
+from tests.support.daemons.node import Node
+from tests.support.users.hostile_clients import attacking, get
+from tests.support.users.privileges import MALLORY
 
 SAMPLE = "spark-rocksdb-1-changelog"
 TO = 6

@@ -11,9 +11,9 @@ import pytest
 
 from holdfast.config import hand_over, handed_over
 from holdfast.mount.mountpoint import mount_at, unmount
-from tests.support.node import wait_until
-from tests.support.privileges import MALLORY
-from tests.support.programs import holdfast
+from tests.support.daemons.node import wait_until
+from tests.support.processes.programs import holdfast
+from tests.support.users.privileges import MALLORY
 
 _PASSWORD = "hunter2-correct-horse"
 _ROOM = "cache.min_free_bytes=0"

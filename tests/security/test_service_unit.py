@@ -14,9 +14,9 @@ import pytest
 from holdfast.kernel.probe import Machine, forecast
 from holdfast.process.capabilities import NEEDED
 from tests.conftest import NodeFactory
-from tests.support.children import children_of
-from tests.support.node import Node
-from tests.support.privileges import ALICE, MAY_NET_RAW
+from tests.support.daemons.node import Node
+from tests.support.processes.children import children_of
+from tests.support.users.privileges import ALICE, MAY_NET_RAW
 
 _UNITS = Path(__file__).parents[2] / "systemd"
 _MOST_EXPOSED = {"holdfastd": 5.3, "holdfast-sweep": 1.9}

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support import hanging_daemon
-from tests.support.attackers import attacking
-from tests.support.node import Node, wait_until
-from tests.support.privileges import MALLORY
-from tests.support.stalls import bystander
+from tests.support.daemons import hanging_daemon
+from tests.support.daemons.node import Node, wait_until
+from tests.support.users.attackers import attacking
+from tests.support.users.privileges import MALLORY
+from tests.support.users.stalls import bystander
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _GETDENTS64 = 217

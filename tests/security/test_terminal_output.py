@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.node import Node, wait_until
-from tests.support.privileges import MALLORY
-from tests.support.programs import holdfast
+from tests.support.daemons.node import Node, wait_until
+from tests.support.processes.programs import holdfast
+from tests.support.users.privileges import MALLORY
 
 _NAMES = [
     "\x1b]0;owned\x07",

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.node import Node
-from tests.support.privileges import User
+from tests.support.daemons.node import Node
+from tests.support.users.privileges import User
 
 _RED_GROUP, _BLUE_GROUP = 61_010, 61_020
 RED = User(61_001, 61_001, [_RED_GROUP])

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast_spark.pipeline.local import stay_on_this_machine
-from tests.support.flights_job import Job
+from tests.support.spark.flights_job import Job
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from holdfast.checkpoints.formats.spark.names import STATE_OF_A_VERSION, SparkName, parse_spark
 from holdfast_spark.state_settings import fit_format_to_provider, state_settings
 from tests.data.checkpoints.make_spark import Sample
-from tests.support.spark_trials import Laid, restart
+from tests.support.spark.trials import Laid, restart
 
 STATE_STORE = "spark.sql.streaming.stateStore."
 PROVIDER = f"{STATE_STORE}providerClass"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast_spark.linking import jar_path
-from tests.support import spark_programs
+from tests.support.spark import programs as spark_programs
 
 ENDED = "holdfast-spark-driver has ended: Spark places partitions by itself, and batches are not reported"
 

@@ -14,8 +14,8 @@ from holdfast.remote import UploadSource
 from holdfast_spark.datasource import register
 from holdfast_spark.stores import StoreAddress
 from tests.spark.running import started
-from tests.support.node import Node
-from tests.support.s3 import Versitygw
+from tests.support.daemons.node import Node
+from tests.support.stores.s3 import Versitygw
 
 pytestmark = pytest.mark.timeout(1800)
 

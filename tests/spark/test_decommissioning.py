@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.support import decommissioning_job
+from tests.support.spark import decommissioning_job
 
 pytestmark = pytest.mark.timeout(600)
 

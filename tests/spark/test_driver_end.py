@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.support.node import Node
+from tests.support.daemons.node import Node
 
 DRIVER = """
 from pyspark.sql import SparkSession

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from holdfast_spark.placement.fetch_ahead import fetch_ahead
 from tests.conftest import NodeFactory
-from tests.support.node import Node
-from tests.support.s3 import Versitygw
-from tests.support.spark_trials import Laid, restart
+from tests.support.daemons.node import Node
+from tests.support.spark.trials import Laid, restart
+from tests.support.stores.s3 import Versitygw
 
 QUERY = "query"
 STATE_FETCHED = re.compile(r"s3_GetObject .*/state/\S+\.(?:changelog|zip|sst)(?!\.crc)")

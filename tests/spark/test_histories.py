@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.flights_job import ROWS_OF_A_FILE, Job
-from tests.support.spark_shapes import SHAPES, StateShape, at_the_pace_of_tests
-from tests.support.swept_history import History
+from tests.support.spark.flights_job import ROWS_OF_A_FILE, Job
+from tests.support.spark.shapes import SHAPES, StateShape, at_the_pace_of_tests
+from tests.support.spark.swept_history import History
 
 RETAINED = 4
 LAST = 12

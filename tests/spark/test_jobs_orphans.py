@@ -18,12 +18,12 @@ from holdfast_spark.jobs.sweep_judges import Judge
 from holdfast_spark.jobs.sweep_plan import swept
 from holdfast_spark.stores import StoreAddress
 from tests.spark.running import plan_of, run
-from tests.support import garbage, samples
-from tests.support.checkpoint_roots import JOB, below, job
-from tests.support.node import Node
-from tests.support.roots import Root
-from tests.support.sweeps import SweepsOver
-from tests.support.toy_format import TOYS_GO, WITH_TOY, toys
+from tests.support.checkpoints import garbage, samples
+from tests.support.checkpoints.checkpoint_roots import JOB, below, job
+from tests.support.checkpoints.roots import Root
+from tests.support.checkpoints.sweeps import SweepsOver
+from tests.support.checkpoints.toy_format import TOYS_GO, WITH_TOY, toys
+from tests.support.daemons.node import Node
 
 pytestmark = pytest.mark.timeout(1800)
 

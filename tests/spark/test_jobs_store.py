@@ -19,10 +19,10 @@ from holdfast_spark.jobs.computed_once import holding
 from holdfast_spark.jobs.inventory_files import Inventory
 from holdfast_spark.stores import StoreAddress
 from tests.spark.running import run
-from tests.support import garbage, samples
-from tests.support.node import wait_until
-from tests.support.roots import Root
-from tests.support.spark_restore import Checkpoint, Restorable
+from tests.support.checkpoints import garbage, samples
+from tests.support.checkpoints.roots import Root
+from tests.support.daemons.node import wait_until
+from tests.support.spark.restore import Checkpoint, Restorable
 
 pytestmark = pytest.mark.timeout(1800)
 QUERIES = ("spark-rocksdb-1", "spark-rocksdb-1-changelog", "spark-rocksdb-2-changelog", "spark-join-2", "spark-hdfs")

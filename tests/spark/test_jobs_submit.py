@@ -12,7 +12,7 @@ import pyspark
 import pytest
 
 from holdfast_spark.jobs import inventory
-from tests.support.checkpoint_roots import JOB, job
+from tests.support.checkpoints.checkpoint_roots import JOB, job
 
 pytestmark = pytest.mark.timeout(600)
 

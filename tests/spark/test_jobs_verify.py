@@ -14,10 +14,10 @@ from holdfast_spark.jobs.inventory_files import Inventory
 from holdfast_spark.jobs.restore_judges import VERDICT, RestoreJudge
 from holdfast_spark.stores import StoreAddress
 from tests.spark.running import run
-from tests.support.flink_changelog import LAST, WHOLE, job
-from tests.support.roots import Root
-from tests.support.samples import sample
-from tests.support.toy_format import WITH_TOY, toys
+from tests.support.checkpoints.roots import Root
+from tests.support.checkpoints.samples import sample
+from tests.support.checkpoints.toy_format import WITH_TOY, toys
+from tests.support.flink.changelog import LAST, WHOLE, job
 
 pytestmark = pytest.mark.timeout(1800)
 

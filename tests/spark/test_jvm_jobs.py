@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support import spark_programs
-from tests.support.node import Node, wait_until
-from tests.support.spark_properties import documented_properties
+from tests.support.daemons.node import Node, wait_until
+from tests.support.spark import programs as spark_programs
+from tests.support.spark.properties import documented_properties
 
 pytestmark = pytest.mark.timeout(900)
 STATE_OF_A_QUERY = """

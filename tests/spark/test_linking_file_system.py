@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from holdfast_spark.linking import jar_path, linking_settings
-from tests.support.node import Node
+from tests.support.daemons.node import Node
 
 CLASS = "io.holdfast.spark.LinkingFileSystem"
 

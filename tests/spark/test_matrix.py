@@ -9,7 +9,7 @@ import pytest
 from tests.matrix.history import History, Left, Sessions
 from tests.matrix.outcomes import Outcomes
 from tests.matrix.sparks import NotInstalledError, sparks
-from tests.support.node import Node
+from tests.support.daemons.node import Node
 
 pytestmark = pytest.mark.timeout(1500)
 KINDS = ["aggregation"]

@@ -13,8 +13,8 @@ import pytest
 from tests.cluster.cluster import Cluster
 from tests.cluster.placed import Start, fetched, held, held_by, start, start_java
 from tests.cluster.settings import Settings
-from tests.support import spark_programs
-from tests.support.node import wait_until
+from tests.support.daemons.node import wait_until
+from tests.support.spark import programs as spark_programs
 
 _NODES, _PARTITIONS = 3, 12
 _ROWS = ("--rows", "600", "--row-bytes", "10000")

@@ -10,9 +10,9 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.mount.test_faults import flip
-from tests.support.flights_job import ROWS_OF_A_FILE, Job
-from tests.support.node import Node
-from tests.support.s3 import Versitygw
+from tests.support.daemons.node import Node
+from tests.support.spark.flights_job import ROWS_OF_A_FILE, Job
+from tests.support.stores.s3 import Versitygw
 
 BATCHES = 10
 _NODES = "/.holdfast/nodes/"

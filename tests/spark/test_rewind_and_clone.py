@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import CloneRequest, RewindRequest, UndoRequest
 from tests.conftest import NodeFactory
-from tests.support.node import Node
-from tests.support.s3 import Versitygw
-from tests.support.spark_trials import Laid, restart
+from tests.support.daemons.node import Node
+from tests.support.spark.trials import Laid, restart
+from tests.support.stores.s3 import Versitygw
 
 PAGE = Path(__file__).parents[2] / "docs/checkpoints.md"
 QUERY = "query"

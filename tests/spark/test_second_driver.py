@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from holdfast_spark.second_driver import SecondDriverListener
 from holdfast_spark.second_driver_errors import SecondDriverErrors
 from tests.conftest import NodeFactory
-from tests.support.node import wait_until
+from tests.support.daemons.node import wait_until
 
 
 def test_the_query_of_the_slower_driver_ends_with_a_sentence(

@@ -16,7 +16,7 @@ import pyspark
 import pytest
 
 from holdfast_spark.env import spark_env_path
-from tests.support.node import Node, wait_until
+from tests.support.daemons.node import Node, wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
 MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
@@ -113,7 +113,7 @@ def test_a_worker_keeps_everything_in_its_working_directory_and_links_what_is_in
 
 def _state_files(node: Node, environment: dict[str, str], master: str) -> dict[str, int]:
     """Run a job with state; return what it says of its files. Its executor gets the jar, which the worker does not have."""
-    command = [sys.executable, "-m", "tests.support.linking_job", str(node.socket), master]
+    command = [sys.executable, "-m", "tests.support.spark.linking_job", str(node.socket), master]
     named = {"SPARK_LOCAL_HOSTNAME": "localhost", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**environment, **named})
     assert done.returncode == 0, done.stderr[-3000:]

@@ -17,7 +17,7 @@ from holdfast.checkpoints.formats.interface import StatefulOperator
 from holdfast_spark.placement.cluster import Cluster
 from holdfast_spark.placement.operators import DEFAULT_STORE, JOIN_STORES, operators_of_checkpoint, operators_of_plan
 from holdfast_spark.state_settings import state_settings
-from tests.support.damages import verified
+from tests.support.checkpoints.damages import verified
 
 PARTITIONS = 2
 ONE = (DEFAULT_STORE,)

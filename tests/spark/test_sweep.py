@@ -11,9 +11,9 @@ import pytest
 from holdfast.control.messages import DropRequest, PlanInfo, SweepRequest
 from tests.conftest import NodeFactory
 from tests.mount.test_checkpoint_hooks import execute
-from tests.support import spark_garbage
-from tests.support.flights_job import ROWS_OF_A_FILE, Job
-from tests.support.node import Node
+from tests.support.daemons.node import Node
+from tests.support.spark import garbage as spark_garbage
+from tests.support.spark.flights_job import ROWS_OF_A_FILE, Job
 
 pytestmark = pytest.mark.timeout(900)  # a minute each where nobody else is at work
 GRACE_SECONDS = 120.0

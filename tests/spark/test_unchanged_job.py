@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import plain_job, spark_programs
-from tests.support.node import Node
-from tests.support.spark_properties import documented_properties
+from tests.support.daemons.node import Node
+from tests.support.spark import plain_job
+from tests.support.spark import programs as spark_programs
+from tests.support.spark.properties import documented_properties
 
 pytestmark = pytest.mark.timeout(900)
 

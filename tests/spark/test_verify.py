@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.damages import Damage
-from tests.support.spark_damages import trial
-from tests.support.spark_trials import Laid, answers
+from tests.support.checkpoints.damages import Damage
+from tests.support.spark.damages import trial
+from tests.support.spark.trials import Laid, answers
 
 NEWEST = None
 DAMAGES: dict[str, list[tuple[str, str, int | None, bool]]] = {

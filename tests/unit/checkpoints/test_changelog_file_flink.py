@@ -12,8 +12,8 @@ from holdfast.checkpoints.examination import examined
 from holdfast.checkpoints.formats.flink.changelog_file import read_changelog_file
 from holdfast.checkpoints.manifests import Manifest, Trouble, Unreadable, WholeLength
 from holdfast.checkpoints.reachability import restores
-from tests.support.flink_changelog import BEGIN, CHECKSUM, FULL, LAST, WHOLE, WHOLE_BYTES, chunk, job
-from tests.support.roots import Root
+from tests.support.checkpoints.roots import Root
+from tests.support.flink.changelog import BEGIN, CHECKSUM, FULL, LAST, WHOLE, WHOLE_BYTES, chunk, job
 
 
 def read(data: bytes) -> Manifest:

@@ -7,9 +7,9 @@ import pytest
 from holdfast.checkpoints.formats.spark.drop import batch_of
 from holdfast.checkpoints.reachability import Phase, Plan, Reason, census, drop
 from holdfast.errors import PlanError
-from tests.support import samples
-from tests.support.roots import Root, uuid
-from tests.support.spark_restore import Checkpoint
+from tests.support.checkpoints import samples
+from tests.support.checkpoints.roots import Root, uuid
+from tests.support.spark.restore import Checkpoint
 from tests.unit.checkpoints.test_checkpoint_sweep_spark import SAMPLES, add_state, location
 
 

@@ -25,12 +25,12 @@ from holdfast.fs.remote_view import create_hints
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.zones import NameKind, NameTable, name_patterns
 from holdfast_spark.jobs.owners import Owners
-from tests.support import samples
-from tests.support.divided_sweep import divided_sweep, rows_of, warmed
-from tests.support.root_store import RootStore
-from tests.support.roots import DAY, HOUR, Root, reasons
-from tests.support.sweeps import SweepsOver
-from tests.support.toy_format import TOY, TOYS_GO, WITH_TOY, ToyManifest, manifest, toys
+from tests.support.checkpoints import samples
+from tests.support.checkpoints.divided_sweep import divided_sweep, rows_of, warmed
+from tests.support.checkpoints.root_store import RootStore
+from tests.support.checkpoints.roots import DAY, HOUR, Root, reasons
+from tests.support.checkpoints.sweeps import SweepsOver
+from tests.support.checkpoints.toy_format import TOY, TOYS_GO, WITH_TOY, ToyManifest, manifest, toys
 
 POLICY = Policy(grace_ns=HOUR, abandoned_ns=DAY, min_batches_to_retain=2)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.checkpoints.formats.flink_layout import FlinkKind, FlinkName, parse_flink, parse_flink_directory
 from holdfast.checkpoints.formats.interface import Unknown
-from tests.support import samples
+from tests.support.checkpoints import samples
 
 U = "0a1b2c3d-4e5f-6789-abcd-ef0123456789"
 JOB = "a" * 32

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast.checkpoints.formats.interface import Unknown
 from holdfast.checkpoints.formats.spark.names import DEFAULT_STORE, SparkKind, SparkName, StoreId, parse_spark
 from holdfast.checkpoints.formats.spark.wrapping import Layer, unwrapped
-from tests.support import samples
+from tests.support.checkpoints import samples
 
 U = "0a1b2c3d-4e5f-6789-abcd-ef0123456789"
 V = "11111111-2222-3333-4444-555555555555"

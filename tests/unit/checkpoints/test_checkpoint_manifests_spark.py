@@ -26,7 +26,8 @@ from holdfast.checkpoints.formats.spark.snapshot import SparkSnapshot
 from holdfast.checkpoints.manifests import Manifest, ManifestKind, Trouble, Unreadable
 from holdfast.errors import PlanError
 from holdfast.fs.file_io.prefetch import names_behind
-from tests.support import samples, spark_files
+from tests.support.checkpoints import samples
+from tests.support.spark import files as spark_files
 
 U = "0a1b2c3d-4e5f-6789-abcd-ef0123456789"
 METADATA = FORMATS.manifests[0]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from holdfast.checkpoints.formats.flink import FlinkMetadata, read_flink_metadata
 from holdfast.checkpoints.manifests import Trouble, Unreadable
-from tests.support import flink_metadata as write
-from tests.support import samples
+from tests.support.checkpoints import samples
+from tests.support.flink import metadata as write
 
 SAMPLES = [name for name in samples.names() if name.startswith("flink-")]
 GOLDEN = [

@@ -14,10 +14,10 @@ from holdfast.checkpoints.formats.spark.partitions import partitions_of_operator
 from holdfast.checkpoints.plans import Listed
 from holdfast.checkpoints.reachability import places_of, restores
 from holdfast.errors import PlanError
-from tests.support import flink_metadata
-from tests.support.roots import Root
-from tests.support.samples import sample
-from tests.support.toy_format import WITH_TOY, toys
+from tests.support.checkpoints.roots import Root
+from tests.support.checkpoints.samples import sample
+from tests.support.checkpoints.toy_format import WITH_TOY, toys
+from tests.support.flink import metadata as flink_metadata
 
 SPARK = (
     "spark-hdfs",

@@ -24,8 +24,9 @@ from holdfast.checkpoints.sweeps.planning import Question, stored
 from holdfast.checkpoints.sweeps.revalidation import confirmed
 from holdfast.checkpoints.sweeps.root_listing import RootListing
 from holdfast.errors import ConfigurationError, PlanOutdatedError
-from tests.support import flink_metadata, samples
-from tests.support.roots import DAY, HOUR, START, Root, reasons, uuid
+from tests.support.checkpoints import samples
+from tests.support.checkpoints.roots import DAY, HOUR, START, Root, reasons, uuid
+from tests.support.flink import metadata as flink_metadata
 
 JOB = "a" * 32
 OTHER = "b" * 32

@@ -6,9 +6,10 @@ import pytest
 
 from holdfast.checkpoints.manifests import Trouble
 from holdfast.checkpoints.reachability import Phase, Policy, Reason, sweep
-from tests.support import samples, spark_files
-from tests.support.roots import DAY, HOUR, Root, reasons, uuid
-from tests.support.spark_restore import Checkpoint
+from tests.support.checkpoints import samples
+from tests.support.checkpoints.roots import DAY, HOUR, Root, reasons, uuid
+from tests.support.spark import files as spark_files
+from tests.support.spark.restore import Checkpoint
 
 POLICY = Policy(grace_ns=HOUR, abandoned_ns=DAY, min_batches_to_retain=2)
 SAMPLES = [name for name in samples.names() if name.startswith("spark-")]

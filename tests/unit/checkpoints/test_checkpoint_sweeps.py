@@ -14,11 +14,11 @@ from holdfast.checkpoints.sweeps.object_stream import ObjectStream
 from holdfast.checkpoints.sweeps.plan_format import StoredPlan, read_plan
 from holdfast.checkpoints.sweeps.plan_store import PlanStore, new_id
 from holdfast.errors import ObjectChangedError, PlanError, PlanOutdatedError, RemoteRefusedError
-from tests.support import samples
-from tests.support.checkpoint_roots import JOB, digest
-from tests.support.root_store import RootStore
-from tests.support.roots import DAY, HOUR, SECOND, Root
-from tests.support.sweeps import SweepsOver
+from tests.support.checkpoints import samples
+from tests.support.checkpoints.checkpoint_roots import JOB, digest
+from tests.support.checkpoints.root_store import RootStore
+from tests.support.checkpoints.roots import DAY, HOUR, SECOND, Root
+from tests.support.checkpoints.sweeps import SweepsOver
 from tests.unit.checkpoints.test_checkpoint_sweep_spark import add_state, location
 
 POLICY = Policy(grace_ns=HOUR, abandoned_ns=DAY, min_batches_to_retain=2)

@@ -17,10 +17,12 @@ from holdfast.checkpoints.formats import FORMATS
 from holdfast.checkpoints.formats.spark.manifests import CHANGELOG, SNAPSHOT
 from holdfast.checkpoints.manifests import ManifestKind, Trouble
 from holdfast.checkpoints.reachability import Policy, sweep
-from tests.support import flink_metadata, hostile_zips, samples, spark_files
-from tests.support.hostile_zips import Entry, Zip
-from tests.support.limited_reader import LimitedReader
-from tests.support.roots import Root
+from tests.support.checkpoints import hostile_zips, samples
+from tests.support.checkpoints.hostile_zips import Entry, Zip
+from tests.support.checkpoints.limited_reader import LimitedReader
+from tests.support.checkpoints.roots import Root
+from tests.support.flink import metadata as flink_metadata
+from tests.support.spark import files as spark_files
 
 pytestmark = pytest.mark.slow
 

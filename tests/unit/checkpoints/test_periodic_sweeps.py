@@ -12,9 +12,9 @@ import trio
 from holdfast.checkpoints.reachability import Policy
 from holdfast.checkpoints.sweeps.periodic import PeriodicSweeps, Sweeper
 from holdfast.errors import RemoteRefusedError
-from tests.support.root_store import RootStore
-from tests.support.roots import DAY, HOUR, SECOND, Root
-from tests.support.sweeps import SweepsOver
+from tests.support.checkpoints.root_store import RootStore
+from tests.support.checkpoints.roots import DAY, HOUR, SECOND, Root
+from tests.support.checkpoints.sweeps import SweepsOver
 from tests.unit.checkpoints.test_checkpoint_sweeps import GARBAGE, names, root
 
 __all__ = ["root"]

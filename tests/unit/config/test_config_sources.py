@@ -11,7 +11,7 @@ import pytest
 from holdfast.config import Config, Durability, LoadedConfig, load
 from holdfast.config import sources as sources_module
 from holdfast.errors import ConfigurationError
-from tests.support.privileges import as_nobody, needs_root
+from tests.support.users.privileges import as_nobody, needs_root
 
 
 @pytest.fixture(autouse=True)

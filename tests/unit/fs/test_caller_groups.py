@@ -17,7 +17,7 @@ import pytest
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.caller_groups import CallerGroups
 from holdfast.system.processes import answerable, leader_of, supplementary_groups
-from tests.support.privileges import MALLORY
+from tests.support.users.privileges import MALLORY
 
 pytestmark = pytest.mark.slow
 

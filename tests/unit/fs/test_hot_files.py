@@ -20,7 +20,7 @@ from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.store import Answer, Tree
 from holdfast.store.held_directories import HeldDirectories
 from holdfast.store.outside_calls import _RESULT
-from tests.support.privileges import needs_root
+from tests.support.users.privileges import needs_root
 
 pytestmark = needs_root
 _ALICE, _MALLORY = 1001, 1002

@@ -17,7 +17,7 @@ from trio.testing import MockClock
 from holdfast.fs.fuse.name_drops import PATIENCE_SECONDS, NameDrops
 from holdfast.kernel import Invalidator
 from holdfast.kernel.invalidator import notice
-from tests.support.children import children_of
+from tests.support.processes.children import children_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # it ends by itself
 NAMES = [(7, b"%d" % number) for number in range(250)]

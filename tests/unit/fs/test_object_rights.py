@@ -15,7 +15,7 @@ from holdfast.fs.inodes.object_rights import READ, WRITE, ObjectRights
 from holdfast.store import Tree
 from holdfast.transfer import Ownership
 from holdfast.zones import Zone, ZoneKind, ZonePath
-from tests.support.privileges import ALICE, MALLORY, User, needs_root
+from tests.support.users.privileges import ALICE, MALLORY, User, needs_root
 
 pytestmark = needs_root
 

@@ -16,7 +16,7 @@ from holdfast.remote import ObjectInfo
 from holdfast.store import note_digest
 from holdfast.telemetry import EventLog
 from holdfast.transfer import HashingThreads
-from tests.support.scripted_access import ScriptedAccess
+from tests.support.stores.scripted_access import ScriptedAccess
 
 DATA = b"precious bytes"
 MODIFIED_NS = 10**18

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from tests.support.delaying_proxy import delaying
+from tests.support.stores.delaying_proxy import delaying
 
 _DELAY_SECONDS = 0.02
 _BYTES = bytes(range(256)) * 20_000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.index import CachedName, Entry, EntryState, Index, NameMarks, WorkdirRecord, entries, mapped_pages
 from holdfast.index.mapped_pages import resident_file_bytes
-from tests.support.descriptors import no_free_descriptors
+from tests.support.processes.descriptors import no_free_descriptors
 
 _MANY = 10_000
 LONG = b"checkpoints/" + b"/".join([b"x" * 255] * 4)

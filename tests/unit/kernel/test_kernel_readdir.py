@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from holdfast.fs.fuse import wire_format
 from holdfast.kernel.native_module import NATIVE_MODULE
-from tests.support.mounts import mounted
+from tests.support.disks.mounts import mounted
 
 _KIND = slice(20, 24)
 _PAGE = 4096

@@ -14,8 +14,8 @@ import pytest
 from holdfast.errors import MountpointError, NotMountedError
 from holdfast.mount import covered_directory, mount_calls, mountpoint, protection_marks
 from holdfast.mount.covered_directory import CLOSED, COVERED, IMMUTABLE
-from tests.support.mounts import mounted, unserved
-from tests.support.privileges import ALICE, needs_root
+from tests.support.disks.mounts import mounted, unserved
+from tests.support.users.privileges import ALICE, needs_root
 
 pytestmark = needs_root
 

@@ -11,8 +11,8 @@ import pytest
 
 from holdfast.errors import MountpointError
 from holdfast.mount import mount_calls, mounting, mountpoint
-from tests.support.mounts import unserved
-from tests.support.privileges import needs_root
+from tests.support.disks.mounts import unserved
+from tests.support.users.privileges import needs_root
 
 pytestmark = needs_root
 

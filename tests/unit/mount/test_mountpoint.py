@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from holdfast.errors import MountpointError
 from holdfast.mount import mountpoint
-from tests.support.mounts import mounted, unserved
-from tests.support.privileges import as_nobody, needs_root
+from tests.support.disks.mounts import mounted, unserved
+from tests.support.users.privileges import as_nobody, needs_root
 
 # a real one, with the lines of a container
 MOUNTINFO = rb"""24 30 0:23 / /proc rw,nosuid,nodev,noexec,relatime shared:12 - proc proc rw

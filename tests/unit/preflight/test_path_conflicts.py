@@ -9,8 +9,8 @@ import pytest
 from holdfast.config import load
 from holdfast.errors import ConfigurationError
 from holdfast.preflight import path_conflicts
-from tests.support.mounts import unserved
-from tests.support.privileges import needs_root
+from tests.support.disks.mounts import unserved
+from tests.support.users.privileges import needs_root
 
 
 def check(tmp_path: Path, **settings: str) -> None:

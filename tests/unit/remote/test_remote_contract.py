@@ -31,11 +31,11 @@ from holdfast.errors import (
 )
 from holdfast.remote import ObjectInfo, RemoteStore, UploadSource, open_store
 from holdfast.remote.contract import delete_each
-from tests.support import arrow_files
-from tests.support.ftp_server import PASSWORD, serving_ftp
+from tests.support.stores import arrow_files
+from tests.support.stores.ftp_server import PASSWORD, serving_ftp
 
 if TYPE_CHECKING:
-    from tests.support.s3 import S3Server
+    from tests.support.stores.s3 import S3Server
 
 pytestmark = pytest.mark.slow
 

@@ -30,12 +30,12 @@ from holdfast.errors import (
 )
 from holdfast.remote import RemoteStore, UploadSource, open_store
 from holdfast.remote.obstore_errors import translated
-from tests.support.fault_proxy import FaultProxy
-from tests.support.lying_s3 import Answer, Asked, LyingS3, Planted, refusal
+from tests.support.stores.fault_proxy import FaultProxy
+from tests.support.stores.lying_s3 import Answer, Asked, LyingS3, Planted, refusal
 from tests.unit.remote.test_remote_contract import content, opened, put
 
 if TYPE_CHECKING:
-    from tests.support.s3 import S3Server, Versitygw
+    from tests.support.stores.s3 import S3Server, Versitygw
 
 pytestmark = pytest.mark.slow
 

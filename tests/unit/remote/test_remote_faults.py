@@ -20,11 +20,11 @@ from holdfast.transfer.hashing_threads import HashingThreads
 from holdfast.transfer.remotes import Remote
 from holdfast.transfer.store_requests import RemoteAccess
 from holdfast.transfer.upload import Uploader
-from tests.support.fault_proxy import FaultProxy
+from tests.support.stores.fault_proxy import FaultProxy
 from tests.unit.remote.test_remote_contract import content, opened, put
 
 if TYPE_CHECKING:
-    from tests.support.s3 import Versitygw
+    from tests.support.stores.s3 import Versitygw
 
 pytestmark = pytest.mark.slow
 

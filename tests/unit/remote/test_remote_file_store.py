@@ -22,7 +22,7 @@ from holdfast.errors import (
     RemoteUnavailableError,
 )
 from holdfast.remote import RemoteStore, file_directories
-from tests.support.descriptors import open_below
+from tests.support.processes.descriptors import open_below
 from tests.unit.remote.test_remote_contract import content, opened, put
 
 ROUNDS = 100

@@ -26,8 +26,8 @@ from holdfast.errors import (
 )
 from holdfast.remote import RemoteStore, UploadSource
 from holdfast.remote.keys import PRIVATE
-from tests.support import arrow_files
-from tests.support.arrow_files import ArrowFiles
+from tests.support.stores import arrow_files
+from tests.support.stores.arrow_files import ArrowFiles
 from tests.unit.remote.test_remote_contract import content, opened, put
 
 SCHEME = "faulty"

@@ -13,7 +13,7 @@ from fsspec.implementations.ftp import FTPFileSystem
 
 from holdfast.errors import ObjectChangedError, ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import RemoteStore
-from tests.support.ftp_server import PASSWORD, FtpServer, serving_ftp
+from tests.support.stores.ftp_server import PASSWORD, FtpServer, serving_ftp
 from tests.unit.remote.test_remote_contract import content, opened, put
 
 pytestmark = pytest.mark.slow

@@ -12,12 +12,12 @@ import pytest
 
 from holdfast.errors import ObjectExistsError, RemoteUnavailableError
 from holdfast.remote import ObjectInfo, RemoteStore, UploadSource
-from tests.support.fault_proxy import FaultProxy
+from tests.support.stores.fault_proxy import FaultProxy
 from tests.unit.remote import test_remote_contract as contract
 from tests.unit.remote.test_remote_contract import Implementation, content, opened, put
 
 if TYPE_CHECKING:
-    from tests.support.s3 import Versitygw
+    from tests.support.stores.s3 import Versitygw
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from tests.unit.remote import test_remote_contract as contract
 from tests.unit.remote.test_remote_contract import Implementation, content, opened, put
 
 if TYPE_CHECKING:
-    from tests.support.s3 import Versitygw
+    from tests.support.stores.s3 import Versitygw
 
 pytestmark = pytest.mark.slow
 

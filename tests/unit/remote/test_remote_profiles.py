@@ -15,7 +15,7 @@ from holdfast.remote.credentials import s3_profile_options
 from tests.unit.remote.test_remote_contract import content, opened, put
 
 if TYPE_CHECKING:
-    from tests.support.s3 import Versitygw
+    from tests.support.stores.s3 import Versitygw
 
 pytestmark = pytest.mark.slow
 

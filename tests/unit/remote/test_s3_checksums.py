@@ -20,8 +20,8 @@ from awscrt import checksums
 
 from holdfast.digest import CHECKSUM_ALGORITHMS, Checksum
 from holdfast.remote import RemoteStore, open_store
-from tests.support.lying_s3 import Answer, Asked, LyingS3, Planted
-from tests.support.s3 import S3Server, Versitygw
+from tests.support.stores.lying_s3 import Answer, Asked, LyingS3, Planted
+from tests.support.stores.s3 import S3Server, Versitygw
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,8 @@ from holdfast.mount import mountpoint
 from holdfast.session import Identity, SessionArea
 from holdfast.session.handover import Handover
 from holdfast.supervision.service_manager import ServiceManager
-from tests.support.mounts import unserved
-from tests.support.privileges import needs_root
+from tests.support.disks.mounts import unserved
+from tests.support.users.privileges import needs_root
 
 pytestmark = needs_root
 UNIT = "holdfastd.service"

@@ -23,8 +23,8 @@ from holdfast.session import (
     SessionRecords,
     version_mark,
 )
-from tests.support.mounts import mounted
-from tests.support.privileges import needs_root
+from tests.support.disks.mounts import mounted
+from tests.support.users.privileges import needs_root
 
 IDENTITY = Identity(mountpoint="/mnt/real", asked_for="/mnt/link", device=41, store="store-1")
 

@@ -15,7 +15,7 @@ from holdfast.remote.file_store import FileStore
 from holdfast_spark.datasource import division
 from holdfast_spark.datasource.division import Unit, divided, listed
 from holdfast_spark.stores import StoreAddress
-from tests.support.s3 import S3Server
+from tests.support.stores.s3 import S3Server
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.spark_properties import documented_properties
+from tests.support.spark.properties import documented_properties
 
 pytest.importorskip("pyspark")
 

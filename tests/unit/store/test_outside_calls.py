@@ -16,7 +16,7 @@ import pytest
 
 from holdfast.store import Answer, Freeing, OutsideCalls
 from holdfast.store.staging import Trash
-from tests.support.node import wait_until
+from tests.support.daemons.node import wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # it ends by itself
 FEW_DESCRIPTORS = 64

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.store import QUICKLY_FREED_BYTES, Freeing, OutsideCalls
-from tests.support.node import wait_until
+from tests.support.daemons.node import wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # it ends by itself
 

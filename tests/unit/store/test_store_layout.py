@@ -12,9 +12,9 @@ import pytest
 
 from holdfast.errors import StoreInUseError, StoreUnsuitableError
 from holdfast.store import FORMAT_VERSION, StoreDirectory, disk_space
-from tests.support.descriptors import open_below
-from tests.support.mounts import mounted, mounted_read_only
-from tests.support.privileges import as_nobody, needs_root
+from tests.support.disks.mounts import mounted, mounted_read_only
+from tests.support.processes.descriptors import open_below
+from tests.support.users.privileges import as_nobody, needs_root
 
 pytestmark = pytest.mark.slow
 

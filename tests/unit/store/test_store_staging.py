@@ -14,8 +14,8 @@ import pytest
 
 from holdfast.errors import FileBusyError
 from holdfast.store import Freeing, Orphanage, OutsideCalls, Quarantine, Staging, Trash
-from tests.support.descriptors import open_below
-from tests.support.privileges import as_nobody, needs_root
+from tests.support.processes.descriptors import open_below
+from tests.support.users.privileges import as_nobody, needs_root
 
 pytestmark = pytest.mark.slow
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, Tree, rename_with_flags
 from holdfast.store import tree as tree_module
 from holdfast.store.removal import remove
-from tests.support.deep_trees import dig
-from tests.support.descriptors import open_below
-from tests.support.privileges import as_nobody, needs_root
+from tests.support.disks.deep_trees import dig
+from tests.support.processes.descriptors import open_below
+from tests.support.users.privileges import as_nobody, needs_root
 
 pytestmark = pytest.mark.slow
 

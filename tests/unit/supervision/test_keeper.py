@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import scripted_daemon
-from tests.support.mounts import unserved
-from tests.support.privileges import needs_root
+from tests.support.daemons import scripted_daemon
+from tests.support.disks.mounts import unserved
+from tests.support.users.privileges import needs_root
 
 pytestmark = pytest.mark.slow
 

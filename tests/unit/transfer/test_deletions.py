@@ -26,7 +26,7 @@ from holdfast.remote import ObjectInfo
 from holdfast.telemetry import EventLog
 from holdfast.transfer import Deletions, ListingCache
 from holdfast.transfer.conditional_delete import delete_unchanged
-from tests.support.scripted_access import ScriptedAccess
+from tests.support.stores.scripted_access import ScriptedAccess
 
 DELAY = 0.2
 DOWN = RemoteUnavailableError("down")

@@ -11,7 +11,7 @@ import trio.testing
 from holdfast.digest import Fingerprint
 from holdfast.fs.integrity.verifier import HASH_UNLESS_CANCELLED
 from holdfast.transfer import HashingThreads
-from tests.support.privileges import ALICE, MALLORY, needs_root
+from tests.support.users.privileges import ALICE, MALLORY, needs_root
 
 
 async def test_hashing_ends_when_it_is_cancelled(tmp_path: Path) -> None:

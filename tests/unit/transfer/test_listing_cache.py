@@ -19,7 +19,7 @@ from holdfast.errors import RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import Capabilities, ObjectInfo
 from holdfast.telemetry import EventLog
 from holdfast.transfer import CachedListing, KnownObject, ListingCache, listing_cache
-from tests.support.scripted_access import ScriptedAccess
+from tests.support.stores.scripted_access import ScriptedAccess
 
 DOWN = RemoteUnavailableError("down")
 REFUSED = RemoteRefusedError("refused")

@@ -17,7 +17,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from holdfast.digest import Fingerprint, chunk_bytes_for, chunk_count, fingerprint_of_buffer
 from holdfast.errors import RemoteUnavailableError
 from holdfast.transfer import KnownObject, ObjectPath, PartialFetch, Remote
-from tests.support.descriptors import open_below
+from tests.support.processes.descriptors import open_below
 
 MIB = 2**20
 PART = 8 * MIB

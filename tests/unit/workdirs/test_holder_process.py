@@ -12,8 +12,8 @@ import trio
 from trio.testing import MockClock
 
 from holdfast.workdirs import Process
-from tests.support.descriptors import no_free_descriptors, pidfds
-from tests.support.programs import copied_program, running
+from tests.support.processes.descriptors import no_free_descriptors, pidfds
+from tests.support.processes.programs import copied_program, running
 
 
 @pytest.fixture

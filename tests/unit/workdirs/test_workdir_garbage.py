@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.checkpoints.reachability import Policy, Reason
 from holdfast.workdirs.garbage import Content, garbage, is_judged
-from tests.support.roots import DAY, HOUR, START
+from tests.support.checkpoints.roots import DAY, HOUR, START
 
 POLICY = Policy(grace_ns=HOUR, abandoned_ns=DAY)
 UUID = "0a1b2c3d-0000-4000-8000-00000000000f"

@@ -1,0 +1,1 @@
+"""Checkpoints of any engine: roots in memory and on disk, samples of real ones, garbage, sweeps."""

@@ -1,0 +1,1 @@
+"""Nodes with a real daemon, and daemons with a fault."""

@@ -1,0 +1,130 @@
+"""holdfastd that dies at a named point: SIGKILL before or after a step, once the test has armed it.
+
+``python -m tests.support.daemons.crashing_daemon`` takes holdfastd's arguments. ``HOLDFAST_TEST_CRASH_POINT`` names the
+point, and the file ``HOLDFAST_TEST_CRASH_ARMED`` arms it by being there, for one death. The points are steps of the daemon's
+own code, wrapped from the outside: the daemon knows nothing of them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial, wraps
+from inspect import iscoroutinefunction
+from typing import Any
+
+from holdfast import daemon
+from holdfast.fs.fuse.immediate_replies import ImmediateReplies
+from holdfast.fs.fuse.operations import Operations
+from holdfast.fs.namespace.file_move import FileMoves
+from holdfast.fs.namespace.lost_names import LostNames
+from holdfast.fs.writeback.publisher import Publisher
+from holdfast.fs.writeback.remote_deletes import RemoteDeletes
+from holdfast.fs.writeback.writeback_queue import WritebackQueue
+from holdfast.index.entries import Entries
+from holdfast.index.marks import NameMarks
+from holdfast.store import Quarantine, Staging
+from holdfast.store.staging import Orphanage, Trash
+from holdfast.transfer.cached_copies import CachedCopies
+from holdfast.transfer.deletions import Deletions
+from holdfast.transfer.store_requests import RemoteAccess
+from holdfast.workdirs.holding import Holding
+
+POINT, ARMED = "HOLDFAST_TEST_CRASH_POINT", "HOLDFAST_TEST_CRASH_ARMED"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A step: a method, and whether the crash comes before or after it."""
+
+    owner: type
+    method: str
+    after: bool = False
+
+
+POINTS = {
+    "fetch: before the file is placed": Point(Staging, "place"),
+    "fetch: placed, no entry": Point(Staging, "place", after=True),
+    "fetch: placed, entry written": Point(CachedCopies, "place", after=True),
+    "send: before the request": Point(RemoteAccess, "write_once"),
+    "send: stored, not recorded": Point(RemoteAccess, "write_once", after=True),
+    "send: recorded, not answered": Point(Publisher, "record", after=True),
+    "rename: stored, not renamed": Point(RemoteDeletes, "delete"),
+    "rename: renamed, entry not moved": Point(FileMoves, "_move_entry"),
+    "rename: the old file is sheltered": Point(Orphanage, "shelter", after=True),
+    "rename: out of the store, object not deleted": Point(RemoteDeletes, "delete_object"),
+    "unlink: deletion noted, file there": Point(RemoteDeletes, "delete", after=True),
+    "unlink: file gone, nodes not told": Point(LostNames, "name_removed"),
+    "unlink: before the store is told": Point(RemoteAccess, "delete"),
+    "unlink: the store was told": Point(RemoteAccess, "delete", after=True),
+    "rmdir: gone in the store, here still": Point(RemoteAccess, "prune", after=True),
+    "rmdir: gone here, not hidden": Point(NameMarks, "white_out"),
+    "rmdir: hidden": Point(NameMarks, "white_out", after=True),
+    "evict: entry gone, file there": Point(Entries, "discard", after=True),
+    "quarantine: moved, no reason": Point(Quarantine, "_write_reason"),
+    "async: before the mark": Point(WritebackQueue, "keep"),
+    "async: marked and synced": Point(WritebackQueue, "keep", after=True),
+    "acquire: thrown away": Point(Trash, "throw", after=True),
+    "acquire: emptied, not held": Point(Holding, "hold"),
+    "acquire: held": Point(Holding, "hold", after=True),
+    "deletions: noted": Point(Deletions, "schedule", after=True),
+}
+
+
+def reply_to(handler: str) -> list[Point]:
+    """Return where a request is carried out and not answered: in the handlers that answer at once, and in pyfuse3's."""
+    at_once = [name for name in (f"_{handler}", f"_{handler}2") if hasattr(ImmediateReplies, name)]
+    return [*(Point(ImmediateReplies, name, after=True) for name in at_once), Point(Operations, handler, after=True)]
+
+
+def points_of(name: str) -> list[Point]:
+    """Return the steps that a point consists of: ``reply: HANDLER``, ``reply at once: HANDLER``, or one of ``POINTS``."""
+    kind, _, handler = name.partition(": ")
+    if kind == "reply at once":
+        return [Point(ImmediateReplies, f"_{handler}", after=True)]
+    return reply_to(handler) if kind == "reply" else [POINTS[name]]
+
+
+def arm(point: Point, is_armed: Callable[[], bool]) -> None:
+    """Make the step of ``point`` deadly while ``is_armed``."""
+    original = getattr(point.owner, point.method)
+
+    def die() -> None:
+        if is_armed():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    @wraps(original)
+    async def deadly_async(*arguments: Any, **named: Any) -> Any:
+        if not point.after:
+            die()
+        result = await original(*arguments, **named)
+        die()
+        return result
+
+    @wraps(original)
+    def deadly(*arguments: Any, **named: Any) -> Any:
+        if not point.after:
+            die()
+        result = original(*arguments, **named)
+        die()
+        return result
+
+    setattr(point.owner, point.method, deadly_async if iscoroutinefunction(original) else deadly)
+
+
+def disarm(armed: str) -> bool:
+    """Take the file ``armed`` away; say whether it was there."""
+    try:
+        os.unlink(armed)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    for deadly_step in points_of(os.environ[POINT]):
+        arm(deadly_step, partial(disarm, os.environ[ARMED]))
+    sys.exit(daemon.main())

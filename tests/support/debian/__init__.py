@@ -1,0 +1,1 @@
+"""Bare Debian systems, and the package for them."""

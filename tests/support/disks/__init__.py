@@ -1,0 +1,1 @@
+"""Disks and mounted file systems: power cuts, damaged files, deep trees."""

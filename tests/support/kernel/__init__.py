@@ -1,0 +1,1 @@
+"""The smallest file system that uses what ``holdfast.kernel`` adds."""

@@ -1,0 +1,1 @@
+"""Processes: the programs that tests start, their children, what they have open."""

@@ -1,0 +1,21 @@
+"""The children of a process."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+"""A command's prefix: the kernel kills it when the thread that has started it ends, however it does."""
+
+
+def children_of(pid: int, program: bytes = b"") -> list[int]:
+    """Return the processes that the first thread of ``pid`` has started and not waited for, with ``program`` in their
+    command lines.
+    """
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has been waited for meanwhile
+            if program in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(int(child))
+    return found

@@ -1,0 +1,1 @@
+"""Tools that tests fetch or build once, and where they are kept."""
