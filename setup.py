@@ -1,4 +1,8 @@
-"""The C module and the jar for Spark. pyproject.toml has all else about the build, and no settled words for these yet."""
+"""The C module and the jar for Spark. pyproject.toml has all else about the build, and no settled words for these yet.
+
+Clients need neither, so an installation goes on without them and says what is missing. ``HOLDFAST_C_MODULE=required`` makes
+it an error if the C module can't be built, as builds for nodes need it; ``none`` leaves it out.
+"""
 
 import os
 import shutil
@@ -10,7 +14,9 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
+_C_MODULE = "_holdfast_kernel"
 _NATIVE = Path("daemon/holdfast/kernel/native")
 _JVM = Path("spark_integration/jvm")
 _JAR = "holdfast_spark_jvm/holdfast-spark.jar"
@@ -21,9 +27,18 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same sources make the same bytes
 class BuildNative(build_ext):
     """Builds what is not Python: the C module, and the jar if there is a Java compiler."""
 
+    _has_c_module = False
+
     def run(self) -> None:
         """Build both."""
         super().run()
+        if not self._has_c_module:
+            sys.stderr.write(
+                f"{_C_MODULE}, the C module, is not built. Clients need none; without it a daemon serves all data itself, "
+                "and its mount ends with it. It takes gcc and Python's headers. On Debian: apt-get install gcc libc6-dev "
+                "python3-dev\n"
+            )
+            self._make_wheel_pure()
         jar = Path(self.build_lib, _JAR)
         problem = _build_jar(jar)
         if problem:
@@ -31,6 +46,29 @@ class BuildNative(build_ext):
                 f"{jar.name} is not built: {problem}. All else works without it; Spark then copies state files it could "
                 "link. On Debian: apt-get install default-jdk-headless\n"
             )
+
+    def build_extension(self, ext: Extension) -> None:
+        """Build the C module. Raises ``CompileError``, which is passed over if the module is optional."""
+        Path(self.get_ext_fullpath(ext.name)).unlink(missing_ok=True)  # an earlier build's would get into the wheel
+        if _wanted() == "none":
+            raise CompileError("HOLDFAST_C_MODULE=none leaves it out")
+        super().build_extension(ext)
+        self._has_c_module = True
+
+    def _make_wheel_pure(self) -> None:
+        """Let the wheel be one for every platform and Python, as nothing in it is for one alone."""
+        self.distribution.ext_modules = []
+        wheel = self.distribution.get_command_obj("bdist_wheel", create=False)
+        if wheel is not None:
+            wheel.root_is_pure = True
+
+
+def _wanted() -> str:
+    """Return whether the C module is ``required``, ``none``, or built if it can be: empty."""
+    wanted = os.environ.get("HOLDFAST_C_MODULE", "")
+    if wanted not in ("", "none", "required"):
+        raise SystemExit(f"HOLDFAST_C_MODULE={wanted}: allowed are required and none")
+    return wanted
 
 
 def _java_compiler() -> str | None:
@@ -65,12 +103,13 @@ setup(
     cmdclass={"build_ext": BuildNative},
     ext_modules=[
         Extension(
-            "_holdfast_kernel",
+            _C_MODULE,
             sources=sorted(map(str, _NATIVE.glob("*.c"))),
             depends=sorted(map(str, _NATIVE.glob("*.h"))),
             define_macros=[("_GNU_SOURCE", "1")],
             # Only what others must find is visible: pyfuse3's libfuse looks names up here first.
             extra_compile_args=["-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden"],
+            optional=_wanted() != "required",
         )
     ],
 )

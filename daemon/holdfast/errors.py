@@ -45,6 +45,13 @@ class NotConfiguredError(ConfigurationError):
     code = "not-configured"
 
 
+class NotInstalledError(HoldfastError):
+    """A command needs packages of an extra that is not installed; the message says which, and what to install."""
+
+    errno = _errno.ENODEV
+    code = "not-installed"
+
+
 class MountpointError(HoldfastError):
     """The mountpoint can't be used: missing, not a directory, in use, or held by a dead daemon."""
 

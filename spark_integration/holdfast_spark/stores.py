@@ -1,7 +1,7 @@
 """Stores as tasks use them: an address that can be sent to executors, and requests with retries.
 
 The only module of the Spark side that opens stores. Jobs list and read too much for one machine, so they can't use a
-daemon's mount. Executors need the ``holdfast`` package, and credentials in their environment.
+daemon's mount. Executors need the package with its extra, ``holdfast[stores]``, and credentials in their environment.
 """
 
 from __future__ import annotations
@@ -15,8 +15,24 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeVar
 
+from holdfast import extras
 from holdfast.errors import ConfigurationError, HoldfastError
-from holdfast.remote import PRIVATE, DirectoryInfo, ObjectInfo, RemoteStore, directory_of, is_private, key_below, open_store
+
+try:
+    from holdfast.remote import (
+        PRIVATE,
+        DirectoryInfo,
+        ObjectInfo,
+        RemoteStore,
+        directory_of,
+        is_private,
+        key_below,
+        open_store,
+    )
+except ModuleNotFoundError as problem:
+    if not extras.missing(extras.STORES):
+        raise
+    raise ModuleNotFoundError(extras.advice(extras.STORES, __name__), name=problem.name) from problem
 
 __all__ = [
     "PRIVATE",

@@ -11,14 +11,16 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import Distribution
 from pathlib import Path
 
 from typer.completion import get_completion_script  # type: ignore[attr-defined]  # it has no better place
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from holdfast import daemon
+from holdfast import extras
 from holdfast.cli.app import app
+from holdfast.process.main import command_line_parser
 from holdfast_spark.linking import jar_path
 from systemd.debian import man_pages
 from systemd.debian.runtime_files import copy_distribution, copy_package, licence_of, runtime_distributions
@@ -71,7 +73,7 @@ class PackageTree:
 
     def _environment(self) -> None:
         self._site.mkdir(parents=True)
-        for distribution in runtime_distributions(self._checkout / "pyproject.toml").values():
+        for distribution in self._distributions().values():
             copy_distribution(distribution, self._site)
         copy_package(self._checkout / "daemon/holdfast", self._site)
         copy_package(self._checkout / "spark_integration/holdfast_spark", self._site)
@@ -87,6 +89,9 @@ class PackageTree:
         self._link(f"{_HOME}/bin/python3", f"../../../bin/{self.python}")
         self._link(f"{_HOME}/bin/python", "python3")
         self._link(f"{_HOME}/spark", f"lib/{self.python}/site-packages")
+
+    def _distributions(self) -> dict[str, Distribution]:
+        return runtime_distributions(self._checkout / "pyproject.toml", extras.DAEMON)
 
     def _jar(self) -> None:
         """Copy the jar for Spark, which properties files name by a path that does not change."""
@@ -129,7 +134,7 @@ class PackageTree:
         configuration = (self._checkout / "docs/configuration.md").read_text()
         for page in (
             *man_pages.command_pages(command, "holdfast"),
-            man_pages.daemon_page(daemon.command_line_parser()),
+            man_pages.daemon_page(command_line_parser()),
             man_pages.configuration_page(configuration),
         ):
             self._compressed(f"usr/share/man/man{page.section}/{page.name}.{page.section}.gz", page.text)
@@ -150,7 +155,7 @@ class PackageTree:
             f"/{_HOME}/lib contains these packages of others, each with its licence in its .dist-info directory.",
             "",
         ]
-        for name, distribution in runtime_distributions(self._checkout / "pyproject.toml").items():
+        for name, distribution in self._distributions().items():
             lines.append(f"  {name} {distribution.version}: {licence_of(distribution)}")
         return "\n".join(lines) + "\n"
 

@@ -15,13 +15,15 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from pinned_packages import wanted_by
+
 _NOT_COPIED = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
 
 
-def runtime_distributions(project: Path) -> dict[str, Distribution]:
-    """Return what the project ``pyproject.toml`` needs to run, and what that needs in turn, by normalized name."""
+def runtime_distributions(project: Path, *extras: str) -> dict[str, Distribution]:
+    """Return what the project ``pyproject.toml`` needs with the extras, and what that needs in turn, by normalized name."""
     found: dict[str, Distribution] = {}
-    for requirement in tomllib.loads(project.read_text())["project"]["dependencies"]:
+    for requirement in wanted_by(tomllib.loads(project.read_text()), extras):
         _add(Requirement(requirement), found)
     return dict(sorted(found.items()))
 

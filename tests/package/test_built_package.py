@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from holdfast import extras
+from pinned_packages import wanted_by
 from tests.support.debian.bare_debian import OWN_RELEASE, bare_debian, run_in
 
 CHECKOUT = Path(__file__).parents[2]
@@ -81,8 +83,8 @@ def test_the_jar_for_spark_is_where_properties_files_name_it(unpacked: Path) -> 
 def test_everything_that_is_imported_is_in_the_package(root: Path) -> None:
     """Each module of the daemon, and each dependency that pyproject.toml names."""
     run_in(root, f"{INSTALL} /root/holdfast_*.deb")
-    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
-    names = [Requirement(line).name for line in project["dependencies"]]
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+    names = [Requirement(line).name for line in wanted_by(project, [extras.DAEMON])]
     program = (
         "import importlib, importlib.metadata, pkgutil, holdfast\n"
         f"for name in {names!r}: importlib.metadata.distribution(name)\n"

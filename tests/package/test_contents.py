@@ -14,9 +14,9 @@ import pytest
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from holdfast import daemon
 from holdfast.cli.app import app
 from holdfast.config import load
+from holdfast.process.main import command_line_parser
 from systemd.debian import man_pages
 
 SYSTEMD = Path(__file__).parents[2] / "systemd"
@@ -30,7 +30,7 @@ def pages() -> list[man_pages.Page]:
     configuration = (DOCS / "configuration.md").read_text()
     return [
         *man_pages.command_pages(command, "holdfast"),
-        man_pages.daemon_page(daemon.command_line_parser()),
+        man_pages.daemon_page(command_line_parser()),
         man_pages.configuration_page(configuration),
     ]
 

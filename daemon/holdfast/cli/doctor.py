@@ -10,6 +10,7 @@ from pathlib import Path
 
 import typer
 
+from holdfast import extras
 from holdfast.cli import doctor_daemon, kernel_advice
 from holdfast.cli.finding import Check, Finding, findings_of
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket
@@ -49,6 +50,10 @@ def _checks(config: Path | None, socket: Path) -> Iterator[tuple[str, Check]]:
     if status is not None:
         yield from doctor_daemon.checks(socket, status)
     if status is None or config is not None or "HOLDFAST_CONFIG" in os.environ:
+        if extras.missing(extras.DAEMON):
+            lacking = Finding("packages", "fail", extras.advice(extras.DAEMON, "a daemon on this machine"))
+            yield "packages", lambda: iter([lacking])
+            return
         from holdfast.cli import doctor_start  # it needs the daemon's parts, which take half a second to import
 
         yield from doctor_start.checks(config, socket, status, tells_of_mounts=status is None and silence is None)

@@ -9,7 +9,7 @@ import errno as errnos
 from enum import IntEnum
 
 from holdfast.control.client import RefusedError
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, NotInstalledError
 
 
 class ExitStatus(IntEnum):
@@ -22,7 +22,7 @@ class ExitStatus(IntEnum):
     NOT_THERE = 66
     """The path or plan that was named is not there, or lies outside the mount."""
     NO_DAEMON = 69
-    """No daemon answers on the socket."""
+    """No daemon answers on the socket, or the packages are not installed that the command needs."""
     STORE_OR_DISK = 74
     """A store, the disk or the network failed, or has no room."""
     BUSY = 75
@@ -74,4 +74,6 @@ def code_of(problem: HoldfastError | OSError) -> str:
 def _status(code: str, number: int) -> ExitStatus:
     if code.startswith(_OF_STORES):
         return ExitStatus.STORE_OR_DISK
+    if code == NotInstalledError.code:
+        return ExitStatus.NO_DAEMON
     return _BY_ERRNO.get(number, ExitStatus.FAILED)

@@ -16,6 +16,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from holdfast import extras
 from holdfast.cli import kernel_advice
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Settings, Socket
 from holdfast.cli.output import counted, print_json, say, warn
@@ -68,6 +69,7 @@ def mount(
     as_json: Json = False,
 ) -> None:
     """Start the daemon and mount; return when the mount answers."""
+    extras.require(extras.DAEMON, "mount")
     from holdfast.preflight import start_checks  # it needs the daemon's parts, which take half a second to import
 
     options = {

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from holdfast import extras
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client, asking_socket
 from holdfast.cli.output import print_json_line, say
 
@@ -29,6 +30,7 @@ def ui(
 
     The page has the rights of whoever runs this command, and so has everybody who knows its address: keep that to yourself.
     """
+    extras.require(extras.UI, "ui")
     import trio  # these take as long to import as all other commands together
 
     from holdfast.ui.loopback import Loopback

@@ -19,6 +19,7 @@ from holdfast.errors import HoldfastError
 PAGE = (Path(__file__).parents[3] / "docs/operations.md").read_text()
 KINDS = {
     errors.DaemonUnreachableError: ExitStatus.NO_DAEMON,
+    errors.NotInstalledError: ExitStatus.NO_DAEMON,
     errors.SocketForbiddenError: ExitStatus.NO_RIGHT,
     errors.WithheldError: ExitStatus.NO_RIGHT,
     errors.NoSuchEntryError: ExitStatus.NOT_THERE,

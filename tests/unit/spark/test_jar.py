@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from holdfast_spark.linking import jar_path, linking_settings
+from tests.support.packaging.wheel_builds import CHECKOUT, COMPILERS, built, copied, with_programs
 
 pytestmark = pytest.mark.slow
 
 pyspark = pytest.importorskip("pyspark")
 
-CHECKOUT = Path(__file__).parents[3]
 SOURCES = CHECKOUT / "spark_integration/jvm"
 JAVA_8 = 52
 IN_WHEEL = "holdfast_spark_jvm/holdfast-spark.jar"
@@ -26,24 +24,6 @@ IN_WHEEL = "holdfast_spark_jvm/holdfast-spark.jar"
 def classes_of(jar: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(jar) as packed:
         return {name: packed.read(name) for name in packed.namelist() if name.endswith(".class")}
-
-
-def copied(directory: Path) -> Path:
-    """Copy what is built of the checkout."""
-    for name in ("daemon", "spark_integration"):
-        shutil.copytree(CHECKOUT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
-        shutil.copy(CHECKOUT / name, directory)
-    return directory
-
-
-def built(kind: str, directory: Path, environment: dict[str, str] | None = None) -> tuple[Path, str]:
-    """Build a ``bdist_wheel`` or ``sdist`` in a directory; return it, and what the build says."""
-    command = [sys.executable, "setup.py", kind]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    (archive,) = (directory / "dist").iterdir()
-    return archive, done.stderr
 
 
 def test_it_is_what_comes_of_spark_itself(tmp_path: Path) -> None:
@@ -81,16 +61,9 @@ def test_a_wheel_of_a_source_archive_carries_it_and_all_else(tmp_path: Path) -> 
 
 def test_without_a_jdk_a_wheel_is_built_and_says_what_is_missing(tmp_path: Path) -> None:
     """There is a ``PATH`` with what compiles the C module, and no Java on it."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name in ("gcc", "cc", "x86_64-linux-gnu-gcc", "aarch64-linux-gnu-gcc", "ld", "as"):
-        found = shutil.which(name)
-        if found is not None:
-            (programs / name).symlink_to(found)
     source = tmp_path / "source"
     source.mkdir()
-    environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
-    wheel, said = built("bdist_wheel", copied(source), {**environment, "PATH": str(programs)})
+    wheel, said = built("bdist_wheel", copied(source), with_programs(tmp_path / "bin", COMPILERS))
     with zipfile.ZipFile(wheel) as packed:
         assert IN_WHEEL not in packed.namelist()
     assert "holdfast-spark.jar is not built: there is no Java compiler" in said

@@ -1,0 +1,1 @@
+"""Wheels, and what is in them for clients."""
