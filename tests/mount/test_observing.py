@@ -16,6 +16,7 @@ from holdfast.control.messages import OperationInfo
 from holdfast.telemetry.metrics import all_metrics
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node, wait_until
+from tests.support.stores.s3 import free_port
 from tests.support.users.privileges import as_nobody
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -204,8 +205,8 @@ def test_when_nobody_watches_any_more_requests_are_answered_as_before(node: Node
 
 
 def test_metrics_are_served_on_tcp_and_nothing_else_is(make_node: NodeFactory) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
         node = make_node(metrics__listen=f":{port}").start()  # it starts all the same
         assert node.wait_event("metrics-unavailable")["address"] == f"127.0.0.1:{port}"
     with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:

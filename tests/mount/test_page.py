@@ -14,6 +14,7 @@ from playwright.sync_api import Browser
 from holdfast.control.messages import BatchReport
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node, wait_until
+from tests.support.stores.s3 import free_port
 from tests.support.tools.browser import browsing, looking, needs_chromium, page_server
 
 pytestmark = needs_chromium
@@ -248,8 +249,7 @@ def test_a_directory_with_a_hundred_thousand_files_is_shown_page_by_page(
 
 def test_on_tcp_only_who_has_the_token_gets_the_page_and_only_what_it_asks_for(make_node: NodeFactory) -> None:
     token = "0123456789abcdef"
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     make_node(ui__listen=f"127.0.0.1:{port}", ui__token=token).start()
     place = f"http://127.0.0.1:{port}/{token}"
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node, wait_until
+from tests.support.stores.s3 import free_port
 from tests.support.users.hostile_clients import attacking
 from tests.support.users.privileges import ALICE, MALLORY
 from tests.support.users.stalls import bystander
@@ -16,11 +17,6 @@ from tests.support.users.stalls import bystander
 TOKEN = "0123456789abcdef"
 _MANY = 200
 _REQUEST = b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def connected(port: int) -> socket.socket:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import StartError, wait_until
+from tests.support.stores.s3 import free_port
 
 TOKEN = "0123456789abcdef"
 PLACES = [
@@ -15,11 +16,6 @@ PLACES = [
     *("/ui/%2e%2e/metrics", "/ui/..%2fmetrics", "/ui//../../metrics", "/ui/x/../../metrics", "//metrics", "/v1/../metrics"),
     *("/v1/status/../operations", "/v1/./operations", "/v1/%6fperations", "/ui/../../metrics?x=/ui/"),
 ]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def status(port: int, target: str) -> int:

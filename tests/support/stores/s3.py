@@ -14,6 +14,7 @@ as the fixtures ``place`` and ``proxy`` have one:
 from __future__ import annotations
 
 import os
+import random
 import re
 import select
 import socket
@@ -43,6 +44,7 @@ _BUCKET = "bucket"
 _START_SECONDS = 60.0
 _ATTEMPT_SECONDS = 0.02
 _OPERATION = re.compile(r" s3_(\w+) ")
+_PORTS = range(10_000, 2**16)
 
 
 @dataclass(frozen=True)
@@ -222,11 +224,26 @@ def _process(command: Callable[[int], list[str]], output: Path) -> Iterator[int]
 
 
 def free_port() -> int:
-    """Return a TCP port of the loopback that nobody listens on now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """Return a TCP port of the loopback that nobody has, and that nobody is given before it is used.
+
+    It is none of those that the kernel gives to whoever connects or asks for any, where there are others. A name in the
+    kernel, which this process has to its end, keeps it from other tests.
+    """
+    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    ports = [port for port in _PORTS if not first <= port <= last] or list(_PORTS)
+    for port in random.sample(ports, len(ports)):
+        name, listener = socket.socket(socket.AF_UNIX), socket.socket()
+        try:
+            name.bind(f"\0holdfast-test-port-{port}")
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            name.close()
+        else:
+            name.detach()
+            return port
+        finally:
+            listener.close()
+    raise AssertionError(f"all ports of {len(ports)} are taken")
 
 
 def _await_answer(process: subprocess.Popen[bytes], port: int, output: Path) -> None:
