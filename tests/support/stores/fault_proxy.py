@@ -177,10 +177,6 @@ class FaultProxy:
                 fault.left -= 1
         return fault
 
-    def _wait_delay(self) -> None:
-        if self.delay_seconds:
-            self._closing.wait(self.delay_seconds)
-
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = False  # so that closing waits for the handlers
@@ -218,14 +214,19 @@ class _Handler(BaseHTTPRequestHandler):
     def _handle(self) -> None:
         proxy = self.server.proxy
         assert "chunked" not in self.headers.get("Transfer-Encoding", ""), "the proxy takes bodies of known length only"
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        announced = int(self.headers.get("Content-Length", 0))
+        body = self.rfile.read(announced)
+        if len(body) < announced:  # the client has died meanwhile: this is no request
+            self.close_connection = True
+            return
+        delay_seconds = proxy.delay_seconds  # before anybody hears of the request, and sets it for the next one
         fault = proxy._note(self.command, self.path)
         if fault is not None and fault.kind is _Kind.ANSWER:
-            proxy._wait_delay()
+            proxy._closing.wait(delay_seconds)
             self._reply(fault.status, [], fault.body, len(fault.body))
             return
         status, headers, content, length = self._ask_upstream(body)
-        proxy._wait_delay()
+        proxy._closing.wait(delay_seconds)
         if fault is None or fault.kind is _Kind.PASS:
             self._reply(status, headers, content, length)
             return

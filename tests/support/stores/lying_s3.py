@@ -245,7 +245,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _handle(self) -> None:
         lying = self.server.lying
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        length = int(self.headers.get("Content-Length", 0))
+        body = self.rfile.read(length)
+        if len(body) < length:  # the client has died meanwhile: this is no request
+            self.close_connection = True
+            return
         parts = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
         key = unquote(parts.path).removeprefix(f"/{BUCKET}").lstrip("/")
