@@ -55,6 +55,14 @@ def _kill(pid: int) -> None:
         os.close(pidfd)
 
 
+def _has_died(pid: int) -> bool:
+    """Say whether a child is dead: its parent has it until it asks for the child's end."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "XZ"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 class StartError(AssertionError):
     """The daemon said why it could not start."""
 
@@ -120,16 +128,22 @@ class Node:
     @property
     def pid(self) -> int:
         """The daemon's process."""
-        wait_until(lambda: self.pid_now() != 0)
-        return self.pid_now()
+        found: list[int] = []
+
+        def has_one() -> bool:
+            found.append(self.pid_now())  # what is returned: at a second look there may be none
+            return found[-1] != 0
+
+        wait_until(has_one)
+        return found[-1]
 
     def pid_now(self) -> int:
         """Return the daemon's process; 0 while its keeper has none."""
         assert self._process is not None
         if not self.supervised:
             return self._process.pid
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
-        return int(children.read_text() or 0)
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        return next((pid for pid in map(int, children) if not _has_died(pid)), 0)
 
     def start(self, **settings: Any) -> Node:
         """Start the daemon; return when the mount answers. Raises ``StartError`` with the daemon's own words."""
