@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,14 +112,12 @@ class PowerCuts:
         load.raise_problems()
         remote = self.directory / f"remote{number}"
         image = self.directory / f"cut{number}.img"
-        os.kill(node.pid, signal.SIGSTOP)
+        daemon = node.pid
+        os.kill(daemon, signal.SIGSTOP)
         try:
             ledger, pins = self._ledger.copy(), list(self._pins)
             disk.cut(image, self._chance.getrandbits(32), self._chance.choice(KEPT))
-            if self._server is not None:
-                wait_until(self._is_still)
-            # Not by a process: it would wait for the daemon, to close what is open here.
-            shutil.copytree(self._remote, remote)
+            wait_until(lambda: _stands_still(daemon) and self._is_still() and self._is_copied_to(remote))
         finally:
             os.kill(node.pid, signal.SIGCONT)
         return Cut(number, image, remote, ledger, pins)
@@ -180,6 +178,8 @@ class PowerCuts:
 
     def _is_still(self) -> bool:
         """Say whether the server has done what it was asked before the daemon stood still: nothing changes any more."""
+        if self._server is None:
+            return True
         try:
             before = _shape(self._remote)
             time.sleep(_LOOKS_APART_SECONDS)
@@ -187,10 +187,30 @@ class PowerCuts:
         except FileNotFoundError:
             return False
 
+    def _is_copied_to(self, remote: Path) -> bool:
+        """Copy the remote store; say whether it has stayed the same meanwhile."""
+        shutil.rmtree(remote, ignore_errors=True)
+        try:
+            before = _shape(self._remote)
+            # Not by a process: it would wait for the daemon, to close what is open here.
+            shutil.copytree(self._remote, remote)
+            return _shape(self._remote) == before
+        except (FileNotFoundError, shutil.Error):
+            return False
+
     def _put_back(self, remote: Path) -> None:
         for path in self._remote.iterdir():  # the directory stays: a server may have it open
             shutil.rmtree(path)
         shutil.copytree(remote, self._remote, dirs_exist_ok=True)
+
+
+def _stands_still(pid: int) -> bool:
+    """Say whether all threads of a process are stopped: one that is in the kernel does what it is at before that."""
+    states = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it was about to end
+            states.append((thread / "stat").read_text().rpartition(")")[2].split()[0])
+    return set(states) <= {"T", "Z", "X"}
 
 
 def _shape(directory: Path) -> list[tuple[str, int, int]]:
