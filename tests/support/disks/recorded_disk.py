@@ -274,7 +274,9 @@ def mount_image(kind: str, image: Path, path: Path, ends: ExitStack) -> None:
     told = subprocess.run(["losetup", "--find", "--show", str(image)], check=True, capture_output=True, text=True)
     device = told.stdout.strip()
     ends.callback(subprocess.run, ["losetup", "--detach", device], check=True)
-    subprocess.run(["mount", "-t", kind, device, str(path)], check=True, capture_output=True)
+    # The image of a cut has the number of the disk that it was taken of, which is there until its last process has died.
+    options = ["-o", "nouuid"] if kind == "xfs" else []
+    subprocess.run(["mount", "-t", kind, *options, device, str(path)], check=True, capture_output=True)
     ends.callback(subprocess.run, ["umount", "--lazy", str(path)], check=True)
 
 
