@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.support.daemons.node import wait_until
@@ -49,7 +49,12 @@ class Machine:
     def kill(self) -> None:
         """End it however it is."""
         if self._container is not None and self._container.poll() is None:
-            os.kill(self._leader, signal.SIGKILL)
+            leader = self._leader
+            with suppress(ProcessLookupError):  # it ends by itself
+                if leader:  # or this would be our own group
+                    os.kill(leader, signal.SIGKILL)
+            if not leader:
+                self._container.kill()
             self._container.wait()
 
     def run(self, command: str) -> str:
