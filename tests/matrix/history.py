@@ -241,7 +241,8 @@ class History:
         try:
             yield driver
         finally:
-            os.killpg(driver.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # the driver was waited for, and its JVM has followed it
+                os.killpg(driver.pid, signal.SIGKILL)
             driver.wait()
 
     def _environment(self) -> dict[str, str]:

@@ -7,7 +7,10 @@ one file with an SST of the checkpoint; ``stored``: SSTs there; ``checksums``: H
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -35,11 +38,20 @@ def main(socket: str, master: str) -> None:
     assert query.lastProgress is not None
     state = query.lastProgress["stateOperators"][0]
     at, work = Path(checkpoint.removeprefix("file://")), Path(checkpoint.removeprefix("file://")).parents[1] / "work"
-    stored = {path.stat().st_ino for path in at.glob("state/**/SSTs/*.sst")}
-    local = [path.stat().st_ino for path in work.glob("**/*.sst")]
+    stored = {inode for path, inode in _files(at) if path.parent.name == "SSTs" and path.suffix == ".sst"}
+    local = [inode for path, inode in _files(work) if path.suffix == ".sst"]
+    checksums = [path for path, _ in _files(at) if path.name.startswith(".") and path.suffix == ".crc"]
     facts = {"rows": state["numRowsTotal"], "local": len(local), "linked": sum(each in stored for each in local)}
-    print(json.dumps({**facts, "stored": len(stored), "checksums": len(list(at.glob("**/.*.crc")))}), flush=True)
+    print(json.dumps({**facts, "stored": len(stored), "checksums": len(checksums)}), flush=True)
     spark.stop()
+
+
+def _files(directory: Path) -> Iterator[tuple[Path, int]]:
+    """Yield what is below a directory, with inode numbers. Spark deletes files and directories meanwhile."""
+    for root, _, names in os.walk(directory):
+        for name in names:
+            with suppress(FileNotFoundError):
+                yield Path(root, name), os.stat(Path(root, name)).st_ino
 
 
 if __name__ == "__main__":

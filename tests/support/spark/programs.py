@@ -9,7 +9,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyspark
@@ -71,7 +71,8 @@ def connect_server(directory: Path, properties: Path, variables: Mapping[str, st
         assert server.poll() is None, log.read_text()[-3000:]
         yield f"sc://localhost:{port}"
     finally:
-        os.killpg(server.pid, signal.SIGTERM)  # a shell, and its JVM
+        with suppress(ProcessLookupError):  # it has ended by itself, as the assertion says
+            os.killpg(server.pid, signal.SIGTERM)  # a shell, and its JVM
         server.wait()
 
 

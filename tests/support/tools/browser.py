@@ -28,7 +28,7 @@ _FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-_SECONDS = 30.0
+_SECONDS = 120.0  # to fail after: a browser starts some processes first
 
 
 @dataclass
