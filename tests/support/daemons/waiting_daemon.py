@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+from contextlib import suppress
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any
@@ -35,10 +36,12 @@ def waits_for_lock(armed: str) -> bool:
 def _stacks(process: Path) -> list[bytes]:
     """Return where the threads of the process, and of its children, are in the kernel."""
     found = []
-    for thread in (process / "task").iterdir():
-        found.append((thread / "stack").read_bytes())
-        for child in (thread / "children").read_text().split():
-            found += _stacks(Path("/proc") / child)
+    with suppress(FileNotFoundError, ProcessLookupError):  # a child that has ended meanwhile
+        for thread in (process / "task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has
+                found.append((thread / "stack").read_bytes())
+                for child in (thread / "children").read_text().split():
+                    found += _stacks(Path("/proc") / child)
     return found
 
 
