@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 
 def test_it_prints_the_calls_of_each_request_and_ends_as_the_command_does() -> None:
@@ -22,4 +22,7 @@ def test_it_prints_the_calls_of_each_request_and_ends_as_the_command_does() -> N
     assert "  ImmediateReplies.answer  (fs/fuse/immediate_replies.py)" in opened
     assert any(line.endswith("Operations.open  (fs/fuse/operations.py)") and line.startswith("    ") for line in opened)
     assert any("transfer/" in line for line in opened)
-    assert not any("transfer/" in line for line in requests["release"])
+    # What the loop does for itself before the next request is counted to this one too, less deep.
+    released = list(takewhile(lambda line: line.startswith("    ") or "replying" in line, requests["release"][2:]))
+    assert released
+    assert not any("transfer/" in line for line in released)

@@ -26,7 +26,7 @@ from holdfast.mount import mount_calls, mountpoint
 from holdfast.workdirs import Process
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory
-from tests.support.daemons.node import Node
+from tests.support.daemons.node import Node, wait_until
 from tests.support.processes.programs import is_status
 from tests.support.stores.fault_proxy import FaultProxy
 from tests.support.stores.s3 import S3Server
@@ -535,6 +535,7 @@ def test_doctor_checks_the_daemon_that_answers(
     proxy.down()
     with pytest.raises(OSError, match="Input/output"):
         (node.checkpoints / "file").write_bytes(b"x")
+    wait_until(lambda: "Connection refused" in node.status().remotes["checkpoints"].problem)  # at first, one was cut
     found = {finding["check"]: finding for finding in doctors(socket=node.socket)}
     assert found["checkpoints"]["level"] == "fail"
     assert "is DOWN since " in found["checkpoints"]["found"]

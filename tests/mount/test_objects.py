@@ -393,7 +393,8 @@ def test_a_replaceable_name_is_replaced_for_other_nodes_too(make_node: NodeFacto
 
 
 @pytest.mark.promise("unlink")
-def test_unlink_then_rename_onto_the_same_name_is_one_put(node: Node, remote_files: Path) -> None:
+def test_unlink_then_rename_onto_the_same_name_is_one_put(make_node: NodeFactory, remote_files: Path) -> None:
+    node = make_node(remote__delete_delay_seconds=3600).start()  # or a machine with much to do deletes before the rename
     (node.checkpoints / "state").mkdir()
     commit(node.checkpoints / "state/5.zip", b"one")
     before = node.requests()
@@ -408,7 +409,10 @@ def test_unlink_then_rename_onto_the_same_name_is_one_put(node: Node, remote_fil
 
 
 @pytest.mark.promise("unlink")
-def test_deletions_are_sent_in_bulk_and_waited_for_by_fsync_of_the_directory(node: Node, remote_files: Path) -> None:
+def test_deletions_are_sent_in_bulk_and_waited_for_by_fsync_of_the_directory(
+    make_node: NodeFactory, remote_files: Path
+) -> None:
+    node = make_node(remote__delete_delay_seconds=3600).start()  # or some go before all have been asked for
     directory = node.checkpoints / "many"
     directory.mkdir()
     for number in range(50):

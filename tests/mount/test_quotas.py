@@ -145,6 +145,7 @@ def test_usage_and_limit_are_shown(node: Node, worker: Path) -> None:
     (node.work / "driver_1").mkdir()
     (node.work / "driver_1/file").write_bytes(b"x" * (1 << 20))
     fill(node, worker)
+    wait_until(lambda: (info(node, worker).used_bytes or 0) >= len(MUCH))  # it may have been looked at in the middle
     found = info(node, worker)
     assert found.max_bytes == LIMIT_BYTES
     assert len(MUCH) <= (found.used_bytes or 0) < len(MUCH) + (1 << 20)

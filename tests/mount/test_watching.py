@@ -115,7 +115,7 @@ def test_stats_prints_a_line_for_each_interval_and_top_wants_a_terminal(node: No
     file = node.checkpoints / "file"
     file.write_bytes(b"x" * 5000)
     with reading(file):
-        base = [*COMMAND, "stats", "--interval", "0.2", "--count", "3", "--socket", str(node.socket)]
+        base = [*COMMAND, "stats", "--interval", "0.5", "--count", "3", "--socket", str(node.socket)]
         lines = subprocess.run(base, capture_output=True, text=True, check=True).stdout.splitlines()
         found = [
             json.loads(line)

@@ -74,6 +74,7 @@ def test_local_state_of_an_earlier_process_goes_but_the_newest(node: Node) -> No
         with (workdir / SUBTASK / "chk_7/db/000001.sst").open("rb"):
             plan = client.plan_sweep(SweepRequest(path=str(workdir), grace_seconds=0.0, abandoned_seconds=0.0))
             assert "old_local_state" not in plan.by_reason, "it is being restored"
+        node.backing(workdir / SUBTASK / "chk_7/db/000001.sst")
         plan = client.plan_sweep(SweepRequest(path=str(workdir), grace_seconds=0.0, abandoned_seconds=0.0))
         assert plan.by_reason["old_local_state"] == 1
         execute(client, plan)
