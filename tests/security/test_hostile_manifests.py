@@ -141,7 +141,7 @@ def test_a_snapshot_that_names_thousands_of_files_has_few_of_them_fetched_at_onc
     finally:
         go_on.set()
     copies = node.store / "tree/checkpoints/query/state/0/0/SSTs"
-    wait_until(lambda: copies.is_dir() and len(os.listdir(copies)) == len(names))
+    wait_until(lambda: copies.is_dir() and len(os.listdir(copies)) == len(names), 300)  # each is a request
     still_serves(node)
 
 

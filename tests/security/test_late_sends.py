@@ -33,6 +33,6 @@ def test_a_store_that_is_away_keeps_no_file_of_another_team_from_being_sent(
             red.close()
         (node.mountpoint / "blue/file").write_bytes(b"blue")
         wait_until((workspace / "remote/blue/file").exists)
-        assert node.status().unsent_files == len(reds)
+        wait_until(lambda: node.status().unsent_files == len(reds))  # the daemon hears of it after the store has it
         proxy.up()
         wait_until(lambda: node.status().unsent_files == 0)

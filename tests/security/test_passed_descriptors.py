@@ -157,7 +157,10 @@ def test_a_doorkeeper_that_is_killed_is_followed_by_another(make_node: NodeFacto
     node.module = old_sockets_daemon.__name__
     node.start()
     for pid in doorkeepers(node):
+        end = os.pidfd_open(pid)
         os.kill(pid, signal.SIGKILL)
+        select.select([end], [], [])  # until then it may accept a connection, which dies with it
+        os.close(end)
     for name in ("control.sock", "status.sock"):
         assert get(node.socket.with_name(name), "/v1/status")[0] == 200
     node.stop()

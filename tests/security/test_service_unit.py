@@ -7,6 +7,7 @@ import re
 import shutil
 import stat
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from holdfast.kernel.probe import Machine, forecast
 from holdfast.process.capabilities import NEEDED
 from tests.conftest import NodeFactory
-from tests.support.daemons.node import Node
+from tests.support.daemons.node import Node, wait_until
 from tests.support.processes.children import children_of
 from tests.support.users.privileges import ALICE, MAY_NET_RAW
 
@@ -28,6 +29,16 @@ def capabilities() -> list[str]:
     allowed = re.search(r"^CapabilityBoundingSet=(.+)$", (_UNITS / "holdfastd.service").read_text(), re.MULTILINE)
     assert allowed is not None
     return [name.removeprefix("CAP_").lower() for name in allowed[1].split()]
+
+
+def statuses_of_threads(pid: int) -> list[str]:
+    """Return what the kernel says of each thread of a process, of those that do not end meanwhile."""
+    found = []
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found.append((thread / "status").read_text())
+    return found
 
 
 @pytest.fixture
@@ -56,8 +67,8 @@ def test_the_daemon_keeps_no_more_when_it_is_mounted_by_hand(make_node: NodeFact
     (node.work / "driver_1/tmp/file").write_bytes(b"kept")
     for _ in range(2):
         for pid in (node.pid, *children_of(node.pid)):
-            for thread in Path(f"/proc/{pid}/task").iterdir():
-                held = dict(re.findall(r"^(Cap\w+):\s*([0-9a-f]+)$", (thread / "status").read_text(), re.MULTILINE))
+            for status in statuses_of_threads(pid):
+                held = dict(re.findall(r"^(Cap\w+):\s*([0-9a-f]+)$", status, re.MULTILINE))
                 for kind in ("CapPrm", "CapEff", "CapBnd"):
                     assert int(held[kind], 16) & ~sum(1 << number for number in NEEDED.values()) == 0
                 assert int(held["CapInh"], 16) == int(held["CapAmb"], 16) == 0
@@ -103,6 +114,7 @@ def test_a_mount_is_taken_over_with_the_rights_of_the_unit(confined: Node) -> No
         file.seek(0)
         assert file.read() == b"before, after"
     assert confined.mountpoint.stat().st_dev == before
+    wait_until(confined.answers)  # a file that is open needs no daemon
     assert confined.status().takeover == "takeover"
 
 

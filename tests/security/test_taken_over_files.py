@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import NodeFactory
+from tests.support.daemons.node import wait_until
 
 _FILES = 800
 """More than one message on a Unix socket can pass on (253)."""
@@ -34,6 +35,7 @@ def test_hundreds_of_open_files_are_taken_over(make_node: NodeFactory) -> None:
     node.kill_daemon()
     for number, fd in enumerate(opened):
         assert os.write(fd, b"%d" % number)
+    wait_until(node.answers)  # a file that is open needs no daemon
     taken_over = node.wait_event("taken-over")
     assert taken_over["open_files"] == _FILES
     for number, fd in enumerate(opened):
