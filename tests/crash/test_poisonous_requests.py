@@ -22,7 +22,8 @@ _DEATHS = 3
 @pytest.fixture
 def node(make_node: NodeFactory) -> Node:
     made = make_node()
-    made.supervised, made.watchdog_seconds, made.module = True, 2.0, poisoned_daemon.__name__
+    # Another daemon that gets no processor for as long would be one more hang.
+    made.supervised, made.watchdog_seconds, made.module = True, 4.0, poisoned_daemon.__name__
     made.environment = {poisoned_daemon.HELD: str(made.directory / "held")}
     made.expected_faults += ["Fatal Python error: Aborted", "most recent call first", "  File "]
     return made.start()

@@ -313,6 +313,8 @@ def test_the_session_of_the_version_before_is_taken_over_and_is_then_refused_the
         node.kill_daemon()
         file.write(b"kept")
         wait_until(lambda: '"format":2' in identity.read_text())
+    wait_until(node.answers)  # it writes that down before it can be asked
+    node.wait_event("taken-over")
     assert len(node.events("taken-over")) == 1
 
 

@@ -127,8 +127,11 @@ def test_nothing_is_noted_of_a_daemon_that_has_ended_and_whose_mount_waits_for_t
     note = tmp_path / "note"
     with unserved(tmp_path / "mount") as path:
         probe = MountProbe(str(path), note, 0.001)
+        os.kill(probe._process.pid, signal.SIGSTOP)  # so that it hears of the question and the end at the same time
+        os.waitid(os.P_PID, probe._process.pid, os.WSTOPPED | os.WNOWAIT)
         probe.ask()
         probe.close()
+        os.kill(probe._process.pid, signal.SIGCONT)
         wait_until(lambda: len(os.listdir(f"/proc/{probe._process.pid}/task")) == 2)  # it waits for the mount
     probe._process.wait()
     assert not note.exists()
