@@ -112,6 +112,7 @@ def is_refused_to_everybody(machine: Machine) -> bool:
 
 def ended_in_order(machine: Machine, boot: int) -> bool:
     """In this boot, as journalctl(1) counts them, the worker had ended before the daemon was told to."""
+    machine.run("journalctl --sync")  # what was told last
     told = machine.run(f"journalctl --boot={boot} --output=cat --unit=holdfastd --unit=spark-worker@7078")
     return told.rindex("Stopped spark-worker@7078") < told.rindex("stopping on SIGTERM")
 
@@ -132,6 +133,7 @@ def test_a_package_that_is_not_configured_starts_nothing_and_nothing_fails(machi
 
 def test_a_start_by_hand_without_a_configuration_fails_and_says_what_to_do(machine: Machine) -> None:
     assert "systemctl status holdfastd" in machine.fails("systemctl start holdfastd")
+    machine.run("journalctl --sync")  # where the status gets the lines from
     said = machine.fails("systemctl status holdfastd")
     assert "not configured yet: set mount.mountpoint and the stores' urls in /etc/holdfast/holdfast.toml" in said
     assert restarts(machine) == 0
