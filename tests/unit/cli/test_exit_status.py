@@ -36,6 +36,23 @@ KINDS = {
 }
 
 
+_CTRL_C_WHILE_IT_WAITS = """
+import os, signal, sys
+from holdfast.cli import app
+
+def look(_, frame):
+    while frame and not frame.f_code.co_filename.endswith("cli/waiting.py"):
+        frame = frame.f_back
+    if frame:
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.argv = ["holdfast", *sys.argv[1:]]
+signal.signal(signal.SIGALRM, look)
+signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+app.main()
+"""
+
+
 @pytest.mark.parametrize(("kind", "status"), KINDS.items(), ids=lambda each: getattr(each, "__name__", str(each)))
 def test_each_kind_has_its_status_whoever_raises_it(kind: type[HoldfastError], status: ExitStatus) -> None:
     assert exit_status(kind("why")) is status
@@ -62,10 +79,7 @@ def test_a_wrong_command_line_and_ctrl_c_have_theirs(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "holdfast"]
     assert subprocess.run([*command, "status", "--no-such"], capture_output=True, check=False).returncode == 2
     waits = [*command, "wait", "--timeout", "60", "--socket", str(tmp_path / "none.sock")]
-    script = (
-        "import os, signal, sys; from holdfast.cli import app; sys.argv = ['holdfast', *sys.argv[1:]]; "
-        "signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT)); "
-        "signal.setitimer(signal.ITIMER_REAL, 0.5); app.main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", _CTRL_C_WHILE_IT_WAITS, *waits[3:]], capture_output=True, check=False, timeout=60
     )
-    ended = subprocess.run([sys.executable, "-c", script, *waits[3:]], capture_output=True, check=False, timeout=60)
     assert ended.returncode == 130, ended.stderr

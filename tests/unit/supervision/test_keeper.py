@@ -134,7 +134,7 @@ def test_a_daemon_that_is_not_watched_may_be_silent(before: str, tmp_path: Path)
 
 
 def test_signs_of_life_are_all_that_the_watchdog_wants(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, ",".join(["ready", *["alive,silent=0.2"] * 6, "exit=0"]), watchdog=1)
+    kept = Kept(tmp_path, ",".join(["ready", *["alive,silent=0.4"] * 8, "exit=0"]), watchdog=3)
     assert (kept.end(), kept.said) == (0, "")
 
 
