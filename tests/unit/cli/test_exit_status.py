@@ -44,6 +44,7 @@ def look(_, frame):
     while frame and not frame.f_code.co_filename.endswith("cli/waiting.py"):
         frame = frame.f_back
     if frame:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         os.kill(os.getpid(), signal.SIGINT)
 
 sys.argv = ["holdfast", *sys.argv[1:]]
