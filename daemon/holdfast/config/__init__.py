@@ -26,35 +26,3 @@ from holdfast.config.schema import (
 from holdfast.config.sources import LoadedConfig, load, settings_of
 from holdfast.config.stores_and_roles import ROLE_NAME, ROLE_NAME_ALLOWED
 from holdfast.config.units import TcpAddress
-
-__all__ = [
-    "HOST_NAME",
-    "NODE_NAME",
-    "ROLE_NAME",
-    "ROLE_NAME_ALLOWED",
-    "CacheSection",
-    "Config",
-    "ControlSection",
-    "Durability",
-    "HoldingsSection",
-    "IntegritySection",
-    "LoadedConfig",
-    "LogSection",
-    "MetricsSection",
-    "MountSection",
-    "NamesSection",
-    "Reloaded",
-    "RemoteSection",
-    "RoleSection",
-    "StoreSection",
-    "SweepSection",
-    "TcpAddress",
-    "UiSection",
-    "WorkdirsSection",
-    "ZoneSection",
-    "hand_over",
-    "handed_over",
-    "load",
-    "reloaded",
-    "settings_of",
-]

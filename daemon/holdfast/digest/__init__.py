@@ -13,20 +13,3 @@ from holdfast.digest.hashing import (
     is_hollow,
     position_of,
 )
-
-__all__ = [
-    "CHECKSUM_ALGORITHMS",
-    "DIGEST_BYTES",
-    "POSITION_BITS",
-    "Checksum",
-    "ChunkHasher",
-    "Fingerprint",
-    "Hasher",
-    "chunk_bytes_for",
-    "chunk_count",
-    "digest_of",
-    "fingerprint_of_buffer",
-    "fingerprint_of_file",
-    "is_hollow",
-    "position_of",
-]

@@ -9,5 +9,3 @@ from holdfast.holdings.held_stores import HeldStores
 from holdfast.holdings.identity import node_name
 from holdfast.holdings.publishing import Publishing
 from holdfast.holdings.report import NodeHealth, QueryState
-
-__all__ = ["Gathering", "Health", "HeldStores", "MountHealth", "NodeHealth", "Publishing", "QueryState", "Told", "node_name"]

@@ -5,16 +5,3 @@ from holdfast.index.environment import Index
 from holdfast.index.marks import NameMarks
 from holdfast.index.records import UNSENT, CachedName, Entry, EntryState, WorkdirRecord
 from holdfast.index.workdirs import WorkdirRecords
-
-__all__ = [
-    "UNSENT",
-    "CachedName",
-    "Changes",
-    "Entries",
-    "Entry",
-    "EntryState",
-    "Index",
-    "NameMarks",
-    "WorkdirRecord",
-    "WorkdirRecords",
-]

@@ -11,18 +11,3 @@ from holdfast.kernel.fallocation import Fallocation
 from holdfast.kernel.invalidator import Invalidator
 from holdfast.kernel.probe import PASSTHROUGH, TAKEOVER, Machine, forecast, takeover_forecast
 from holdfast.kernel.protocol import OPCODE_LIMIT, InitFlag, Opcode, OpenFlag
-
-__all__ = [
-    "OPCODE_LIMIT",
-    "PASSTHROUGH",
-    "TAKEOVER",
-    "Connection",
-    "Fallocation",
-    "InitFlag",
-    "Invalidator",
-    "Machine",
-    "Opcode",
-    "OpenFlag",
-    "forecast",
-    "takeover_forecast",
-]

@@ -2,5 +2,3 @@
 
 from holdfast.maintenance.moved_stores import drop_copies_of_moved_stores
 from holdfast.maintenance.upkeep import Upkeep
-
-__all__ = ["Upkeep", "drop_copies_of_moved_stores"]

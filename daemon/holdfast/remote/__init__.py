@@ -15,25 +15,3 @@ from holdfast.remote.keys import PRIVATE, NameRules, is_listed_as_it_is, is_priv
 from holdfast.remote.obstore_store import upload_part_bytes
 from holdfast.remote.overlap import Location, location_of
 from holdfast.remote.urls import directory_of, open_store
-
-__all__ = [
-    "PRIVATE",
-    "Capabilities",
-    "DirectoryInfo",
-    "DirectoryListing",
-    "Location",
-    "NameRules",
-    "ObjectBody",
-    "ObjectInfo",
-    "RemoteStore",
-    "UploadSource",
-    "checked_store",
-    "directory_of",
-    "is_listed_as_it_is",
-    "is_private",
-    "key_below",
-    "location_of",
-    "open_store",
-    "says_nothing_of_others",
-    "upload_part_bytes",
-]

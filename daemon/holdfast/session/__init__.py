@@ -10,17 +10,3 @@ from holdfast.session.execution import ExecutionMark
 from holdfast.session.open_table import NUMBER_MASK, OpenRecord, OpenTable, version_mark
 from holdfast.session.records import NodeRecord, SessionRecords
 from holdfast.session.unlinks import UnlinkTable
-
-__all__ = [
-    "NUMBER_MASK",
-    "ExecutionMark",
-    "Identity",
-    "NodeRecord",
-    "OpenRecord",
-    "OpenTable",
-    "SessionArea",
-    "SessionRecords",
-    "SessionTables",
-    "UnlinkTable",
-    "version_mark",
-]

@@ -11,24 +11,3 @@ from holdfast.telemetry.private_files import PrivateLogFile
 from holdfast.telemetry.rare_events import RareEvents
 from holdfast.telemetry.request_log import follow_log_level
 from holdfast.telemetry.slow_operations import SLOW_NS, SlowOperations
-
-__all__ = [
-    "OBSERVED",
-    "SLOW_NS",
-    "Counters",
-    "Event",
-    "EventLog",
-    "Histogram",
-    "Latencies",
-    "LineFormatter",
-    "LoopLag",
-    "MetricsPage",
-    "Notes",
-    "Observed",
-    "OperationFeed",
-    "PrivateLogFile",
-    "RareEvents",
-    "SlowOperations",
-    "follow_log_level",
-    "waiting_for",
-]

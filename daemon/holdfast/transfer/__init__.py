@@ -11,24 +11,3 @@ from holdfast.transfer.remotes import ObjectPath, Ownership, Remote
 from holdfast.transfer.stale_notes import is_stale
 from holdfast.transfer.store_requests import RemoteAccess
 from holdfast.transfer.upload import Uploader, check_can_be_sent
-
-__all__ = [
-    "ASKING_USER",
-    "IN_BACKGROUND",
-    "CachedCopies",
-    "CachedListing",
-    "CopyListener",
-    "Deletions",
-    "Fetcher",
-    "HashingThreads",
-    "KnownObject",
-    "ListingCache",
-    "ObjectPath",
-    "Ownership",
-    "PartialFetch",
-    "Remote",
-    "RemoteAccess",
-    "Uploader",
-    "check_can_be_sent",
-    "is_stale",
-]

@@ -4,5 +4,3 @@ from holdfast.workdirs.holder_process import Process
 from holdfast.workdirs.service import Workdir, Workdirs
 from holdfast.workdirs.sweep import WorkdirSweeps
 from holdfast.workdirs.usage import UsageWalks
-
-__all__ = ["Process", "UsageWalks", "Workdir", "WorkdirSweeps", "Workdirs"]

@@ -5,22 +5,3 @@ from holdfast.zones.name_patterns import NameTable, sidecar_of, sidecar_owner
 from holdfast.zones.workdir import SKELETON, VOLATILE, WorkdirName
 from holdfast.zones.zone import LONGEST_KEY_BYTES, Fallbacks, Zone, ZoneKind, ZoneMap, ZonePath, is_at_or_below
 from holdfast.zones.zone_name import ZoneName
-
-__all__ = [
-    "LONGEST_KEY_BYTES",
-    "SKELETON",
-    "VOLATILE",
-    "Fallbacks",
-    "KindPolicy",
-    "NameKind",
-    "NameTable",
-    "WorkdirName",
-    "Zone",
-    "ZoneKind",
-    "ZoneMap",
-    "ZoneName",
-    "ZonePath",
-    "is_at_or_below",
-    "sidecar_of",
-    "sidecar_owner",
-]

@@ -14,36 +14,3 @@ from holdfast.checkpoints.reachability.restores import Place, places_of, restore
 from holdfast.checkpoints.reachability.rewind import NOTE, PutBack, SetAside, location_at_root, put_back, rewind, set_aside
 from holdfast.checkpoints.reachability.self_contained import self_contained
 from holdfast.checkpoints.reachability.sweep import sweep
-
-__all__ = [
-    "NOTE",
-    "Examination",
-    "Found",
-    "Kept",
-    "Listed",
-    "Phase",
-    "Place",
-    "Plan",
-    "PlanBuilder",
-    "PlanEntry",
-    "Policy",
-    "PutBack",
-    "Reason",
-    "SetAside",
-    "Wanted",
-    "census",
-    "checkpoints_to_drop",
-    "drop",
-    "examined",
-    "location_at_root",
-    "missing",
-    "places_of",
-    "put_back",
-    "restores",
-    "rewind",
-    "root_of_drop",
-    "self_contained",
-    "set_aside",
-    "sweep",
-    "up_to",
-]

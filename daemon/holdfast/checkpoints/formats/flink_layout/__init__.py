@@ -6,5 +6,3 @@ other. This is no format: ``flink`` and ``own`` plug their readers of metadata i
 
 from holdfast.checkpoints.formats.flink_layout.layout import LAYOUT, FlinkLayout
 from holdfast.checkpoints.formats.flink_layout.names import FlinkKind, FlinkName, parse_flink, parse_flink_directory
-
-__all__ = ["LAYOUT", "FlinkKind", "FlinkLayout", "FlinkName", "parse_flink", "parse_flink_directory"]

@@ -5,5 +5,3 @@
 """
 
 from holdfast.checkpoints.formats.spark.restores.batches import restores
-
-__all__ = ["restores"]
