@@ -1,11 +1,13 @@
-"""Validation of single keys, so that an error names the key and says what is allowed."""
+"""Validation of single values, so that an error names the key and says what is allowed."""
 
 from __future__ import annotations
 
 import difflib
 import enum
+import logging
+import re
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
@@ -16,6 +18,7 @@ from holdfast.config.units import ByteSize, FileMode, TcpAddress
 Key = tuple[str, ...]
 _SECRET_WORDS = ("secret", "passw", "passphrase", "token", "credential", "connection_string", "sas", "signature", "bearer")
 _SECRET_PARTS = {"auth", "authorization", "pwd"}
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}")
 
 
 def kind_of(key: Key) -> Any:
@@ -44,6 +47,15 @@ def check(key: Key, value: Any) -> None:
     except (msgspec.ValidationError, ValueError):
         shown = repr(value) if _may_be_shown(key, value) else "this"
         raise ValueError(f"{shown} is not allowed; write {_allowed(kind)}") from None
+
+
+def unusable(config: Config) -> Iterator[tuple[Key, str]]:
+    """Yield keys whose values can't be used although the schema takes them, and what is allowed."""
+    if config.ui.listen and not _TOKEN.fullmatch(config.ui.token):  # anybody can connect; the message does not repeat it
+        what = "it is too short, too long or has other characters" if config.ui.token else "ui.listen needs one"
+        yield ("ui", "token"), f"{what}; write 16 to 128 letters, digits, - and _, as 'openssl rand -hex 32' makes them"
+    if config.log.level.upper() not in logging.getLevelNamesMapping():
+        yield ("log", "level"), f"{config.log.level!r}; allowed are debug, info, warning, error"
 
 
 def decode(kind: type, value: Any) -> Any:

@@ -14,9 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.config.checking import Key, check, decode, is_list, is_secret, kind_of
-from holdfast.config.log_level import log_contradictions
-from holdfast.config.page_token import page_contradictions
+from holdfast.config.checking import Key, check, decode, is_list, is_secret, kind_of, unusable
 from holdfast.config.schema import Config
 from holdfast.config.stores_and_roles import check_name, contradictions, is_of_table, missing_url, named_by_variable
 from holdfast.config.units import ByteSize
@@ -95,8 +93,7 @@ def load(
         {".".join(key): str(each) for key, each in given.items()},
         Path(path or DEFAULT_FILE) if path or DEFAULT_FILE.exists() else None,
     )
-    found = (*contradictions(loaded.config), *page_contradictions(loaded.config), *log_contradictions(loaded.config))
-    for key, contradiction in found:
+    for key, contradiction in (*contradictions(loaded.config), *unusable(loaded.config)):
         raise ConfigurationError(f"{loaded.named('.'.join(key))}: {contradiction}")
     return loaded
 

@@ -8,7 +8,7 @@ its ``kind`` and ``supply`` the answers; its ``result`` is a ``Plan``. Nothing h
 from holdfast.checkpoints.examination import Examination, Wanted, examined, missing
 from holdfast.checkpoints.formats.interface import Found
 from holdfast.checkpoints.plans import Kept, Listed, Phase, Plan, PlanBuilder, PlanEntry, Policy, Reason
-from holdfast.checkpoints.reachability.census import census
+from holdfast.checkpoints.reachability.division import census
 from holdfast.checkpoints.reachability.drop import checkpoints_to_drop, drop, root_of_drop, up_to
 from holdfast.checkpoints.reachability.restores import Place, places_of, restores
 from holdfast.checkpoints.reachability.rewind import NOTE, PutBack, SetAside, location_at_root, put_back, rewind, set_aside

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from holdfast.checkpoints.formats import Formats
-from holdfast.checkpoints.formats.interface import Evidence, TreeName
+from holdfast.checkpoints.formats import FORMATS, Formats
+from holdfast.checkpoints.formats.interface import Counted, Evidence, Found, TreeName
 from holdfast.checkpoints.plans import Listed, PlanBuilder, Reason
 from holdfast.checkpoints.reachability.tree import Tree
 
@@ -142,3 +142,14 @@ def _locations(listing: Sequence[Listed], formats: Formats, *, damaged: bool) ->
             if of_location >= (layout.lasting_marks if damaged else layout.marks):
                 found.setdefault(location, LocationListing(position, []))
     return found
+
+
+def census(listing: Iterable[Listed], formats: Formats = FORMATS) -> list[Found]:
+    """Return what there is, by job and location, batches and checkpoints in the order of their numbers."""
+    division = Division(listing, formats)
+    lines: list[Counted] = []
+    for tree in division.trees:
+        lines += tree.layout.census(tree.files)
+    for location, (layout, below) in division.locations.items():
+        lines += formats.locations[layout].census(location, below)
+    return [line.found for line in sorted(lines, key=lambda line: (line.owner, line.number, line.found.name))]

@@ -1,4 +1,4 @@
-"""One loop for work on many objects of a store: several at once, up to the first that fails."""
+"""Work on many objects of a store, such as reading manifests: several at once, up to the first that fails."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import TypeVar
 
 import trio
 
+from holdfast.checkpoints.manifests import Manifest
+from holdfast.checkpoints.reachability import Wanted
+from holdfast.checkpoints.sweeps.object_stream import read_object
 from holdfast.errors import RemoteError
+from holdfast.remote import key_below
+from holdfast.transfer import RemoteAccess
 
 _AT_ONCE = 8
 _T = TypeVar("_T")
@@ -31,3 +36,19 @@ async def for_each(items: Iterable[_T], work: Callable[[_T], Awaitable[object]],
             nursery.start_soon(take_turns)
     if problems:
         raise problems[0]
+
+
+async def read_all(access: RemoteAccess, root: str, wanted: Iterable[Wanted]) -> dict[bytes, Manifest]:
+    """Read manifests, whose names are relative to ``root``.
+
+    One that has gone, or is replaced while it is read, is answered by ``Unreadable``. Raises ``RemoteError`` when the store
+    does not answer for long.
+    """
+    answers: dict[bytes, Manifest] = {}
+
+    async def read(each: Wanted) -> None:
+        key = key_below(root, each.name.decode())
+        answers[each.name] = await access.read(read_object, access.store, key, each)
+
+    await for_each(wanted, read)
+    return answers

@@ -15,10 +15,9 @@ Never judged: ``taskowned/`` and ``dstl/``, savepoints, unknown names, and anyth
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import cast
 
-from holdfast.checkpoints.formats.flink_layout.census import counted
 from holdfast.checkpoints.formats.flink_layout.names import (
     METADATA_NAME,
     FlinkKind,
@@ -26,7 +25,7 @@ from holdfast.checkpoints.formats.flink_layout.names import (
     parse_flink,
     parse_flink_directory,
 )
-from holdfast.checkpoints.formats.interface import TEMPORARY, Completions, Counted, Retained, TreeLayout
+from holdfast.checkpoints.formats.interface import TEMPORARY, Completions, Counted, Found, Retained, TreeLayout
 from holdfast.checkpoints.manifests import Manifest, Trouble, Unreadable
 from holdfast.checkpoints.plans import Kept, Listed, PlanBuilder, Reason
 from holdfast.checkpoints.references import Reference, Referring
@@ -43,6 +42,7 @@ _PURPOSES = {
     FlinkKind.METADATA: "metadata",
     FlinkKind.OTHER_METADATA: "metadata",
 }
+_OF_A_SAVEPOINT = (FlinkKind.SAVEPOINT, FlinkKind.SAVEPOINT_METADATA)
 
 
 class FlinkLayout(TreeLayout[FlinkName]):
@@ -142,3 +142,26 @@ def _is_a_jobs(name: FlinkName, completions: Completions) -> bool:
 
 LAYOUT = FlinkLayout()
 """The one instance that all formats with this layout share."""
+
+
+def counted(files: Iterable[tuple[Listed, FlinkName]]) -> Iterator[Counted]:
+    """Count checkpoints and savepoints, and for each job what its checkpoints share."""
+    groups: dict[tuple[bytes, int, bytes, str], list[Listed]] = {}
+    complete: set[bytes] = set()
+    for listed, name in files:
+        if name.kind in _OF_A_SAVEPOINT:
+            directory = b"%s/%s" % (name.job, name.directory) if name.job else name.directory
+            name_of, what, number = directory.split(b"/_metadata")[0], "savepoint", 0
+        elif name.checkpoint is not None:
+            name_of, what, number = name.checkpoint_name, "checkpoint", name.checkpoint
+        elif name.kind in (FlinkKind.SHARED, FlinkKind.SHARED_SEGMENTS, FlinkKind.TASK_OWNED):
+            above = b"taskowned" if name.kind is FlinkKind.TASK_OWNED else b"shared"
+            name_of, what, number = (b"%s/%s" % (name.job, above) if name.job else above), "shared", -1
+        else:
+            continue
+        if name.kind in (FlinkKind.METADATA, FlinkKind.SAVEPOINT_METADATA):
+            complete.add(name_of)
+        groups.setdefault((name.job, number, name_of, what), []).append(listed)
+    for (job, number, name_of, what), group in groups.items():
+        is_complete = name_of in complete or what == "shared"
+        yield Counted(job, number, Found.of(name_of, what, group, is_complete=is_complete))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from holdfast.checkpoints.examination import Asking
 from holdfast.checkpoints.formats.interface import (
@@ -16,13 +16,13 @@ from holdfast.checkpoints.formats.interface import (
     EngineVersion,
     Evidence,
     FinishedBatch,
+    Found,
     GroupLayout,
     LocationLayout,
     Restore,
     StatePartition,
 )
 from holdfast.checkpoints.formats.spark import drop, history, restart, restores
-from holdfast.checkpoints.formats.spark.census import counted
 from holdfast.checkpoints.formats.spark.names import STATE_OF_A_VERSION, SparkKind, SparkName, parse_spark
 from holdfast.checkpoints.formats.spark.query import SET_ASIDE, Query, plan_query, plan_wrapped
 from holdfast.checkpoints.plans import Listed, PlanBuilder
@@ -146,3 +146,15 @@ class SinkLogs(GroupLayout):
         plan_wrapped([each for each in files if each[1].layers], entries, builder)
         builder.retain(entries)
         yield from ()
+
+
+def counted(query: Query) -> Iterator[Counted]:
+    """Count a query's batches, and its state."""
+    prefix = query.location + b"/" if query.location else b""
+    for number in sorted(query.commits.keys() | query.offsets.keys()):
+        files = [log[number] for log in (query.commits, query.offsets) if number in log]
+        found = Found.of(b"%scommits/%d" % (prefix, number), "batch", files, is_complete=number in query.commits)
+        yield Counted(query.location, number, found)
+    state = [listed for store in query.stores.values() for listed in (*store.shared, *(each for each, _ in store.versions))]
+    if state:
+        yield Counted(query.location, -1, Found.of(b"%sstate" % prefix, "state", state, is_complete=True))
