@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import stat as stat_module
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from itertools import islice
+from typing import Generic, TypeVar
 
 import trio
 
 from holdfast.control.messages import Progress
 from holdfast.control.paths import Paths
-from holdfast.control.read_ahead import ReadAhead
 from holdfast.errors import FileBusyError, HoldfastError, LimitReachedError, NoSuchEntryError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
@@ -25,6 +26,8 @@ from holdfast.zones import is_at_or_below
 _PARALLEL_FETCHES = 8
 _ENTRIES_AT_ONCE = 10_000
 _DIFFERS = "its bytes differ from its digest: it is in quarantine, and the next open fetches it again if the store has it"
+_T = TypeVar("_T")
+_AHEAD = 10_000
 
 
 class Actions:
@@ -258,3 +261,27 @@ class Actions:
     def _size(self, inode: int) -> int:
         entry = self._entries.get(inode)
         return entry.size_bytes if entry is not None else 0
+
+
+class ReadAhead(Generic[_T]):
+    """Takes from ``items``, which are found while the work on them goes on, some thousands ahead of it.
+
+    ``found`` counts what was found so far; ``waiting`` was found and not taken yet.
+    """
+
+    def __init__(self, items: AsyncIterator[_T]) -> None:
+        self._items = items
+        self._is_at_end = False
+        self.found = 0
+        self.waiting: deque[_T] = deque()
+
+    async def take(self, most: int) -> list[_T]:
+        """Return the next ``most`` items, fewer at the end, and none after it."""
+        while len(self.waiting) < _AHEAD and not self._is_at_end:
+            try:
+                self.waiting.append(await anext(self._items))
+            except StopAsyncIteration:
+                self._is_at_end = True
+            else:
+                self.found += 1
+        return [self.waiting.popleft() for _ in range(min(most, len(self.waiting)))]

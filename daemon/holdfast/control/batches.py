@@ -14,11 +14,11 @@ from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
+from holdfast.control.callers import UserNames
 from holdfast.control.http_connection import CALLER
 from holdfast.control.messages import BatchInfo, BatchReport
 from holdfast.control.operations import Operation
 from holdfast.control.replies import LARGEST_PAGE, body, number, page_size, reply
-from holdfast.control.user_names import UserNames
 from holdfast.telemetry import Counters, EventLog
 
 _KEPT_OF_USER = 500

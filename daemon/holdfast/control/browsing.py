@@ -8,11 +8,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from holdfast.control.callers import UserNames
 from holdfast.control.inspect import Inspector
 from holdfast.control.messages import EntryInfo, EntryPage, EventInfo, Explanation
 from holdfast.control.operations import PAGE, Operation
 from holdfast.control.replies import LARGEST_PAGE, number, page_size, reply, required_path
-from holdfast.control.user_names import UserNames
 from holdfast.telemetry import Event, EventLog
 
 

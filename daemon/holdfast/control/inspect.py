@@ -11,7 +11,6 @@ import trio
 
 from holdfast.control.messages import EntryInfo, EntryPage, Explanation
 from holdfast.control.paths import Paths
-from holdfast.control.slowness import slow_reasons
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
@@ -21,7 +20,7 @@ from holdfast.fs.namespace.lookup import Found
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import Entry, EntryState, Index
 from holdfast.system.text import shown
-from holdfast.telemetry import SlowOperations
+from holdfast.telemetry import Observed, SlowOperations
 from holdfast.transfer import Fetcher
 from holdfast.zones import NameKind, ZoneName
 
@@ -37,6 +36,15 @@ _TYPES = {
     stat_module.S_IFLNK: "symlink",
     stat_module.S_IFIFO: "fifo",
     stat_module.S_IFSOCK: "socket",
+}
+_MOST_SLOW = 5
+_NS = 1e9
+_LEAST_SHARE = 0.02  # waits shorter than this part of the whole are not worth a word
+_WAITS = {
+    "fetch": "waiting for its bytes from the store",
+    "hash": "hashing the file",
+    "lock": "waiting for another operation on the same file",
+    "turn": "waiting for earlier requests of the same user (limits.requests_per_user)",
 }
 
 
@@ -163,3 +171,31 @@ def _reasons(info: EntryInfo) -> Iterator[str]:
         yield "It is open, so it can't be evicted."
     if info.pinned:
         yield "It is pinned, so it won't be evicted."
+
+
+def slow_reasons(slow: SlowOperations, path: bytes, now: float) -> Iterator[str]:
+    """Yield a sentence for each of the last slow operations on ``path``, a path in the tree. ``now``: since the epoch."""
+    for each in slow.about(path, _MOST_SLOW):
+        yield _sentence(each, path, now)
+
+
+def _sentence(each: Observed, path: bytes, now: float) -> str:
+    seconds = each.duration_ns / _NS
+    where = "" if each.path == path else f" of {shown(each.path)}"
+    ago = max(0.0, now - each.time_ns / _NS)
+    caused = f" by process {each.pid}" if each.pid else ""
+    waits = [
+        f"{took:.2f} s {_WAITS[what]}"
+        for what, took in sorted(each.notes.waits.items(), key=lambda item: -item[1])
+        if took >= _LEAST_SHARE * seconds
+    ]
+    notes = each.notes
+    if notes.store_requests:
+        word = "a request" if notes.store_requests == 1 else f"{notes.store_requests} requests"
+        waits.append(f"{notes.store_seconds:.2f} s for {word} to stores")
+    because = "; ".join(waits) or "none of it waiting for a store, a hash, a lock or a turn: look at the disk and the load"
+    return f"Slow: {_age(ago)} ago, {each.operation}{where}{caused} took {seconds:.2f} s: {because}."
+
+
+def _age(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -30,10 +30,9 @@ from holdfast.control.messages import Message, PublicStatus, ReloadInfo, Status,
 from holdfast.control.metrics_listener import MetricsListener
 from holdfast.control.observing import ObservingRoutes
 from holdfast.control.operations import PAGE, Operation, RouteGroup, openapi, routes
-from holdfast.control.replies import body, guarded, no_such_route, reply
+from holdfast.control.replies import Handler, body, guarded, no_such_route, reply
 from holdfast.control.status import StatusReport
 from holdfast.control.surveys import SurveyRoutes
-from holdfast.control.turns import Turns
 from holdfast.errors import WithheldError
 from holdfast.telemetry import EventLog
 from holdfast.telemetry.metrics import CONTENT_TYPE
@@ -49,6 +48,7 @@ _ON_STATUS = Terms(
     Bounds(stall_seconds=10.0),
     pause_seconds=0.001,
 )
+_SHORTEST_PAUSE_SECONDS = 0.01
 
 
 class Restartable(Protocol):
@@ -196,3 +196,25 @@ def _with_description(operations: dict[str, Operation]) -> dict[str, Operation]:
         return reply(document)
 
     return {**operations, "/v1/openapi.json": Operation(described, dict[str, Any])}
+
+
+class Turns:
+    """Takes the requests of a socket that is open to everybody one after the other, with pauses.
+
+    So all of them together take a tenth of the event loop's time at most, however many there are.
+    """
+
+    def __init__(self) -> None:
+        self._lock = trio.Lock()  # fair: first come, first served
+
+    def in_turn(self, handler: Handler) -> Handler:
+        """Return ``handler`` with its requests taken in turn."""
+
+        async def answer(request: Request) -> Response:
+            async with self._lock:
+                began = trio.current_time()
+                response = await handler(request)
+                await trio.sleep(max(_SHORTEST_PAUSE_SECONDS, 9 * (trio.current_time() - began)))
+                return response
+
+        return answer

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import lmdb
 
-from holdfast.system.child_environment import for_child
+from holdfast.system.processes import for_child
 
 MOST_DATABASES = 7
 DAMAGE = (

@@ -22,11 +22,11 @@ import os
 import struct
 from array import array
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.errors import TakeoverError
 from holdfast.kernel import probe
-from holdfast.kernel.init_exchange import Exchange
 from holdfast.kernel.native_module import NATIVE_MODULE, ImmediateReply, NativeModule, NativeReply
 from holdfast.kernel.protocol import RESENT, InitFlag, Opcode, OpenFlag
 
@@ -43,6 +43,10 @@ _FOR_ALL_FILES = {
     errno.ENOTTY: "the kernel knows no backing files",
 }
 """Errors that apply to every file of the store."""
+_HEAD = struct.Struct("=8sII")
+_MAGIC = b"HFINIT1\n"
+_REPLY_BYTES = 16 + 64
+"""A ``fuse_out_header`` and a ``fuse_init_out``."""
 
 
 class Connection:
@@ -297,3 +301,34 @@ class Connection:
         """Return how many requests of each kind were read since the mount; zeros are left out."""
         counts = self._native.counts()[0]
         return {opcode: counts[opcode] for opcode in Opcode if opcode < len(counts) and counts[opcode]}
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The kernel's INIT request and its reply, with headers, which later daemons of a mount replay.
+
+    The C module writes the file just before the kernel gets the reply (``native/handshake.c``). The file must outlive the
+    daemon but not the machine: it belongs on tmpfs, beside the session table. A crash leaves the whole file, none, or an
+    unfinished ``.new`` beside it, which nobody reads.
+    """
+
+    request: bytes
+    reply: bytes
+
+    @classmethod
+    def read(cls, path: Path) -> Exchange | None:
+        """Read the kept exchange; None if there is none. Raises ``TakeoverError`` for an unreadable or invalid file."""
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as problem:
+            raise TakeoverError(f"the start of the mount can't be read from {path}: {problem.strerror}") from None
+        if len(data) < _HEAD.size:
+            raise TakeoverError(f"{path} is cut short")
+        magic, request_size, reply_size = _HEAD.unpack_from(data)
+        if magic != _MAGIC:
+            raise TakeoverError(f"{path} was not kept by this version of Holdfast")
+        if len(data) != _HEAD.size + request_size + reply_size or reply_size != _REPLY_BYTES:
+            raise TakeoverError(f"{path} is cut short")
+        return cls(data[_HEAD.size : _HEAD.size + request_size], data[_HEAD.size + request_size :])

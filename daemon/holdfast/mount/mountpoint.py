@@ -15,7 +15,7 @@ from enum import Enum, auto
 from pathlib import Path
 
 from holdfast.errors import MountpointBusyError, MountpointError, NotMountedError
-from holdfast.system.child_environment import for_child
+from holdfast.system.processes import for_child
 
 FILE_SYSTEM = "fuse.holdfast"
 COVER = ("tmpfs", "holdfast-cover")

@@ -10,7 +10,7 @@ import ctypes
 import os
 from pathlib import Path
 
-from holdfast.system.secure_bits import keep_capabilities
+from holdfast.system.processes import keep_capabilities
 
 NEEDED = {
     "CAP_CHOWN": 0,

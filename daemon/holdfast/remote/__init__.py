@@ -1,6 +1,5 @@
 """Remote stores by URL. Every call here blocks on a disk or the network: make it in a thread."""
 
-from holdfast.remote.checking import checked_store
 from holdfast.remote.contract import (
     Capabilities,
     DirectoryInfo,
@@ -14,4 +13,4 @@ from holdfast.remote.contract import (
 from holdfast.remote.keys import PRIVATE, NameRules, is_listed_as_it_is, is_private, key_below
 from holdfast.remote.obstore_store import upload_part_bytes
 from holdfast.remote.overlap import Location, location_of
-from holdfast.remote.urls import directory_of, open_store
+from holdfast.remote.urls import checked_store, directory_of, open_store

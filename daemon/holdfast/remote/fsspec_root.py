@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from fsspec import AbstractFileSystem
 from fsspec.implementations.arrow import ArrowFSWrapper
 
-from holdfast.errors import NameNotStorableError, ObjectExistsError, RemoteUnavailableError
+from holdfast.errors import HoldfastError, NameNotStorableError, ObjectExistsError, RemoteUnavailableError
 from holdfast.remote.contract import ObjectInfo, UploadSource, storable_size_bytes, storable_time_ns
 from holdfast.remote.keys import PRIVATE, staged_key
 
 DIRECTORY = "directory"
 FILE = "file"
 _BUFFER_BYTES = 1 << 20
+_NOT_SHARED = frozenset({"ftp", "sftp", "ssh"})
+"""The schemes of ftplib, and of paramiko, whose SFTPClient is not for several threads."""
+_ANSWERS = (HoldfastError, FileNotFoundError, NotADirectoryError, FileExistsError, PermissionError)
+"""Errors that say something of a file, so the connection works."""
 
 
 class FsspecRoot(NamedTuple):
@@ -178,3 +183,36 @@ def _given_ns(detail: Mapping[str, Any]) -> int:
         if isinstance(value, int | float):
             return int(value) * 10**6 if name == "modificationTime" else round(value * 10**6) * 1000
     return 0
+
+
+class FsspecConnections:
+    """The file systems behind a store, opened by ``connect`` when they are first needed. Safe to use from any thread.
+
+    The clients behind some schemes have one connection and no lock: of two threads, each may take the other's answer for a
+    late one and throw it away, and then wait for ever. These get a file system for each request at a time, which later ones
+    use again unless an error may have come from a broken connection. The others share one.
+    """
+
+    def __init__(self, scheme: str, connect: Callable[[], FsspecRoot]) -> None:
+        self._is_shared = scheme not in _NOT_SHARED
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._idle: list[FsspecRoot] = []
+
+    @contextmanager
+    def one(self) -> Iterator[FsspecRoot]:
+        """Yield a file system for a request."""
+        with self._lock:  # also while it connects: servers refuse many who do that at once
+            root = self._idle.pop() if self._idle else self._connect()
+            if self._is_shared:
+                self._idle.append(root)
+        try:
+            yield root
+        except _ANSWERS:
+            self._give_back(root)
+            raise
+        self._give_back(root)
+
+    def _give_back(self, root: FsspecRoot) -> None:
+        if not self._is_shared:
+            self._idle.append(root)

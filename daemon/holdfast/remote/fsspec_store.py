@@ -41,9 +41,8 @@ from holdfast.remote.contract import (
     UploadSource,
     delete_each,
 )
-from holdfast.remote.fsspec_connections import FsspecConnections
 from holdfast.remote.fsspec_ftp import FtpFiles
-from holdfast.remote.fsspec_root import DIRECTORY, FILE, FsspecRoot, info_of, modified_ns
+from holdfast.remote.fsspec_root import DIRECTORY, FILE, FsspecConnections, FsspecRoot, info_of, modified_ns
 from holdfast.remote.keys import (
     PRIVATE,
     UNSTORABLE_NAME,

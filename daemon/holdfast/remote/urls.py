@@ -1,4 +1,4 @@
-"""Opening the store that a URL names."""
+"""Opening the store that a URL names, or checking that it could be opened."""
 
 from __future__ import annotations
 
@@ -73,6 +73,33 @@ def open_store(
     )
 
 
+def checked_store(
+    url: str,
+    options: Mapping[str, Any],
+    environment: Mapping[str, str],
+    *,
+    request_timeout_seconds: float,
+    connect_timeout_seconds: float,
+) -> RemoteStore | None:
+    """Return the store at ``url``, before any request to it; None for a directory, which is checked here and not opened.
+
+    Raises as ``open_store`` does.
+    """
+    scheme = scheme_of(url)
+    if scheme == "file":
+        directory = directory_of(url)
+        check_none(scheme, options)
+        FileStore.check(directory)
+        return None
+    return open_store(
+        url,
+        options,
+        environment,
+        request_timeout_seconds=request_timeout_seconds,
+        connect_timeout_seconds=connect_timeout_seconds,
+    )
+
+
 def scheme_of(url: str) -> str:
     """Return the scheme of a URL, with the prefix ``fsspec+`` if it has that; empty if there is none."""
     return url.partition("://")[0] if "://" in url else ""
@@ -109,14 +136,8 @@ def _cloud_store(
     request_timeout_seconds: float,
     connect_timeout_seconds: float,
 ) -> RemoteStore:
-    parts = parts_of(url)
+    parts = _bucket_of(url, scheme)
     shown = public_url(url)
-    if not parts.netloc:
-        raise ConfigurationError(f"{url}: the bucket is missing, as in {scheme}://bucket/prefix")
-    if parts.password or (parts.username and scheme not in CONTAINER_FIRST):
-        raise ConfigurationError(f"{shown}: credentials don't belong into a URL; see docs/configuration.md")
-    if parts.query or parts.fragment:
-        raise ConfigurationError(f"{shown}: nothing can follow a ? or # in this URL; options have a section of their own")
     variables = {name: value for name, value in environment.items() if name.startswith(_CLOUD_VARIABLES)}
     options = checked_options(_CLOUDS[scheme], options)
     settings = _s3_settings(options, environment) if _CLOUDS[scheme] == "s3" else dict(options)
@@ -169,6 +190,19 @@ def _cloud_store(
         name_rules=_name_rules(scheme, parts.path.strip("/")),
         without_bulk=partial(made, disable_bulk_delete="true") if isinstance(store, S3Store) else None,
     )
+
+
+def _bucket_of(url: str, scheme: str) -> SplitResult:
+    """Return the parts of a URL in a cloud: bucket and prefix. Raises ``ConfigurationError``."""
+    parts = parts_of(url)
+    shown = public_url(url)
+    if not parts.netloc:
+        raise ConfigurationError(f"{url}: the bucket is missing, as in {scheme}://bucket/prefix")
+    if parts.password or (parts.username and scheme not in CONTAINER_FIRST):
+        raise ConfigurationError(f"{shown}: credentials don't belong into a URL; see docs/configuration.md")
+    if parts.query or parts.fragment:
+        raise ConfigurationError(f"{shown}: nothing can follow a ? or # in this URL; options have a section of their own")
+    return parts
 
 
 def _name_rules(scheme: str, prefix: str) -> NameRules:

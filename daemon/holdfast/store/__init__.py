@@ -6,12 +6,11 @@ from holdfast.store.deferred_free import QUICKLY_FREED_BYTES, Freeing, Space
 from holdfast.store.descent import DIRECTORY, descend
 from holdfast.store.directory_times import ImpliedTimes, advance_mtime, keeping_mtime
 from holdfast.store.held_directories import HeldDirectory
-from holdfast.store.layout import FORMAT_VERSION, StoreDirectory
+from holdfast.store.layout import FORMAT_VERSION, DiskSpace, StoreDirectory, disk_space
 from holdfast.store.noted_digests import digest_when_placed, note_digest, noted_digest, renew_noted_digest
 from holdfast.store.ordinary_user import OrdinaryUser
 from holdfast.store.outside_calls import Answer, OutsideCalls
 from holdfast.store.quarantine import Quarantine, QuarantinedFile
-from holdfast.store.space import DiskSpace, disk_space
 from holdfast.store.staging import Orphanage, Staging, Trash, own_directory
 from holdfast.store.syscalls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from holdfast.store.tree import Tree

@@ -2,7 +2,7 @@
 
 A file system goes by the fsuid of the thread that writes (setfsuid(2)); in passthrough, by the one that the daemon had when
 it registered the file. Changing it there and back takes some microseconds, so it is done only where the disk is near its
-end. The thread keeps its capabilities (``system.secure_bits``), without which it could not reach users' files; where that is
+end. The thread keeps its capabilities (``system.processes``), without which it could not reach users' files; where that is
 impossible, as in some containers, users may take what is root's.
 """
 
@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from holdfast.system.secure_bits import keeps_capabilities
+from holdfast.system.processes import keeps_capabilities
 
 _NOBODY = 65534
 _NOT_A_USER = 0xFFFF_FFFF

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 
-from holdfast.system.child_environment import for_child
+from holdfast.system.processes import for_child
 
 RESTART_STATUS = 75
 """Exit status of a daemon that asks to be started again: EX_TEMPFAIL of sysexits.h."""

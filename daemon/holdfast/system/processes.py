@@ -1,5 +1,7 @@
 """Facts from ``/proc`` about the processes that the daemon meets as callers and holders, and about this boot (proc(5)).
 
+Also which variables a program gets that the daemon starts, and by which bit a thread keeps its capabilities.
+
 The first line of ``/proc/PID/status`` has the program's name, which a process chooses. The kernel escapes line feeds in it,
 but nothing else that Python's ``splitlines`` takes for the end of a line; so the fields are found by line feeds alone.
 """
@@ -9,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,9 @@ _REAL_ID, _FILE_SYSTEM_ID = 0, 3
 _NS_GET_PARENT, _NS_GET_OWNER_UID = 0xB702, 0xB704
 """Questions about a namespace (ioctl_ns(2))."""
 _NAMESPACE = os.O_RDONLY | os.O_CLOEXEC
+_KEPT = ("PATH", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "LD_LIBRARY_PATH")
+_PR_GET_SECUREBITS, _PR_SET_SECUREBITS = 27, 28
+_NO_SETUID_FIXUP = 1 << 2
 
 
 def boot_id() -> bytes:
@@ -128,3 +133,22 @@ def _field(status: bytes, key: bytes) -> bytes:
     if not found:
         raise ValueError(key)
     return rest.partition(b"\n")[0]
+
+
+def for_child(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of ``environment`` that a program started by the daemon gets: search paths, no credentials."""
+    return {name: environment[name] for name in _KEPT if name in environment}
+
+
+def keep_capabilities() -> None:
+    """Let this thread, and those that it starts, keep its capabilities when its fsuid changes (SECBIT_NO_SETUID_FIXUP).
+
+    Does nothing without CAP_SETPCAP.
+    """
+    _libc.prctl(_PR_SET_SECUREBITS, _libc.prctl(_PR_GET_SECUREBITS, 0, 0, 0, 0) | _NO_SETUID_FIXUP, 0, 0, 0)
+
+
+def keeps_capabilities() -> bool:
+    """Say whether ``keep_capabilities`` has taken effect on this thread."""
+    bits = int(_libc.prctl(_PR_GET_SECUREBITS, 0, 0, 0, 0))
+    return bits >= 0 and bool(bits & _NO_SETUID_FIXUP)

@@ -29,6 +29,8 @@ _ROOT = 0
 ALARMING = ("takeover-failed", "hang-ended")
 """Kinds that alerts are about. They are counted from 0 on: Prometheus sees no increase of a series that was not there."""
 _LONGEST_TEXT = 4096  # characters of a field: as long as a path can be
+_RARELY_SECONDS = 60.0
+_MOST_RARE = 1000
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -139,3 +141,32 @@ def _subject(fields: Mapping[str, str | int | float | bool]) -> Subject:
     if "uid" in fields:
         return int(fields["uid"])
     return "/".join(str(fields.get("path", "")).split("/")[:2])
+
+
+class RareEvents:
+    """Emits events that a user can cause at will, but not two with the same kind and fields within a minute.
+
+    ``clock`` returns seconds.
+    """
+
+    def __init__(self, events: EventLog, clock: Callable[[], float]) -> None:
+        self._events = events
+        self._clock = clock
+        self._told: dict[tuple[object, ...], float] = {}
+        self._untold: dict[tuple[object, ...], int] = {}
+
+    def emit(self, kind: str, **fields: str | int) -> None:
+        """Emit the event with a field ``times`` that counts it since the last one, or only count it."""
+        key, now = (kind, *fields.values()), self._clock()
+        times = self._untold.pop(key, 0) + 1
+        if now - self._told.get(key, -_RARELY_SECONDS) < _RARELY_SECONDS:
+            self._untold[key] = times
+            return
+        if len(self._told) >= _MOST_RARE:
+            self._forget(now)
+        self._told[key] = now
+        self._events.emit(kind, **fields, times=times)
+
+    def _forget(self, now: float) -> None:
+        """Forget what was told more than a minute ago and has not happened since."""
+        self._told = {key: when for key, when in self._told.items() if now - when < _RARELY_SECONDS or key in self._untold}

@@ -17,6 +17,8 @@ from itertools import islice
 from typing import NamedTuple
 
 _KEPT = 8192
+SLOW_NS = 50_000_000
+_SLOW_KEPT = 1000
 
 
 @dataclass(slots=True)
@@ -129,3 +131,24 @@ class OperationFeed:
         if not self._watchers:
             self._switch(False)
             self._kept.clear()
+
+
+class SlowOperations:
+    """Keeps the last thousand that took ``SLOW_NS`` or longer, whether anybody watched or not."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Observed] = deque(maxlen=_SLOW_KEPT)
+
+    def add(self, operation: Observed) -> None:
+        """Keep an operation."""
+        self._kept.append(operation)
+
+    def about(self, path: bytes, most: int) -> list[Observed]:
+        """Return the last ones, newest first, about ``path`` or what is below it (``b""``: all)."""
+        return list(islice((each for each in reversed(self._kept) if _concerns(each, path)), most))
+
+
+def _concerns(operation: Observed, path: bytes) -> bool:
+    below = path + b"/" if path else b""
+    names = filter(None, (operation.path, operation.target))
+    return any(name == path or name.startswith(below) for name in names)

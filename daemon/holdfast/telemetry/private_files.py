@@ -1,16 +1,25 @@
-"""Files of the daemon's that name files of users: log and event journal. Root and the daemon's group may read them."""
+"""Files of the daemon's that name files of users: log and event journal. Root and the daemon's group may read them.
+
+A message is one line of the log, whatever names and answers of stores are in it.
+"""
 
 from __future__ import annotations
 
 import errno
+import logging
 import logging.handlers
 import os
 import stat as stat_module
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from holdfast.system.text import printable, printable_lines
 
 MODE = 0o640
+_INDENT = " "  # no line of a traceback looks like the beginning of a message
 
 
 def withdraw(file: Path) -> None:
@@ -41,3 +50,17 @@ class PrivateLogFile(logging.handlers.RotatingFileHandler):
             raise PermissionError(errno.EPERM, "it belongs to another user", self.baseFilename)
         os.set_blocking(fd, True)
         return open(fd, "a", encoding=self.encoding, errors=self.errors)
+
+
+class LineFormatter(logging.Formatter):
+    """Escapes control characters and line breaks in messages; indents tracebacks."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 logging's name
+        """Return the message with its time, level and logger, on one line."""
+        return printable(super().formatMessage(record))
+
+    def formatException(  # noqa: N802 logging's name
+        self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None] | Any
+    ) -> str:
+        """Return a traceback on indented lines."""
+        return _INDENT + printable_lines(super().formatException(ei)).replace("\n", f"\n{_INDENT}")

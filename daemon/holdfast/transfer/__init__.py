@@ -4,10 +4,9 @@ from holdfast.transfer.cached_copies import CachedCopies, CopyListener
 from holdfast.transfer.deletions import Deletions
 from holdfast.transfer.fair_slots import ASKING_USER, IN_BACKGROUND
 from holdfast.transfer.fetch import Fetcher
-from holdfast.transfer.hashing_threads import HashingThreads
 from holdfast.transfer.listing_cache import CachedListing, KnownObject, ListingCache
 from holdfast.transfer.partial_fetch import PartialFetch
 from holdfast.transfer.remotes import ObjectPath, Ownership, Remote
 from holdfast.transfer.stale_notes import is_stale
 from holdfast.transfer.store_requests import RemoteAccess
-from holdfast.transfer.upload import Uploader, check_can_be_sent
+from holdfast.transfer.upload import HashingThreads, Uploader, check_can_be_sent

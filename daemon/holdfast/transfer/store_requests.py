@@ -14,20 +14,13 @@ from typing import ParamSpec, TypeVar, cast
 import trio
 
 from holdfast.digest import Checksum
-from holdfast.errors import (
-    ObjectExistsError,
-    ObjectMissingError,
-    RemoteError,
-    RemoteRefusedError,
-    RemoteUnavailableError,
-)
+from holdfast.errors import ObjectExistsError, ObjectMissingError, RemoteError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import DirectoryInfo, DirectoryListing, ObjectInfo, RemoteStore, UploadSource
 from holdfast.telemetry import OBSERVED, Counters, EventLog
 from holdfast.transfer.fair_slots import FairSlots
 from holdfast.transfer.pace import Pace
 from holdfast.transfer.request_times import RequestTimes
 from holdfast.transfer.retry import Retry
-from holdfast.transfer.thread_call import call_in_thread
 
 _log = logging.getLogger("holdfast.remote")
 _OF_ONE_OBJECT = {"HEAD", "GET", "PUT", "COPY", "DELETE"}
@@ -256,3 +249,26 @@ class RemoteAccess:
 
 def _bytes_of(store: RemoteStore, info: ObjectInfo) -> bytes:
     return b"".join(bytes(buffer) for buffer in store.read(info.key, 0, info.size_bytes, info.etag).buffers)
+
+
+async def call_in_thread(function: Callable[[], _T], limiter: trio.CapacityLimiter) -> _T:
+    """Return what ``function`` returns in a thread, or raise its error. Cancellation does not wait for the thread.
+
+    ``trio.to_thread.run_sync`` hands an error over in a way that refers to itself: the result has the error, whose traceback
+    has a frame of trio's, which has the result. Such a cycle stays in memory, with all that its frames refer to (such as the
+    bytes of a failed PUT), until the garbage collector runs, and that may be a hundred errors later. Here only the traceback
+    of a caught error has these frames, and no frame has the error.
+    """
+    problems: list[Exception] = []
+
+    def call() -> _T | None:
+        try:
+            return function()
+        except Exception as problem:  # noqa: BLE001 it is raised below
+            problems.append(problem)
+            return None
+
+    result = await trio.to_thread.run_sync(call, limiter=limiter, abandon_on_cancel=True)
+    if problems:
+        raise problems.pop()
+    return cast(_T, result)

@@ -10,21 +10,26 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
+
+import trio
 
 from holdfast.digest import Fingerprint, fingerprint_of_buffer, fingerprint_of_file, is_hollow
 from holdfast.errors import HollowFileError, ObjectChangedError, ObjectExistsError
 from holdfast.remote import ObjectInfo, UploadSource
 from holdfast.store import stamp_of
-from holdfast.telemetry import Counters
-from holdfast.transfer.hashing_threads import HashingThreads
+from holdfast.telemetry import Counters, waiting_for
 from holdfast.transfer.put_signature import signature
 from holdfast.transfer.remotes import Remote
 
 _SMALL_BYTES = 64 * 1024
 _MOST_TRIES = 3
+_T = TypeVar("_T")
+_THREADS_PER_USER = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +150,29 @@ def _read_all(fd: int, size_bytes: int) -> bytes:
         pieces.append(piece)
         offset += len(piece)
     return b"".join(pieces)
+
+
+class HashingThreads:
+    """Runs functions that read and hash a whole file, a few at once for the files of each user.
+
+    One user's large files then keep nobody else's waiting, and none of the threads that everything else shares.
+    """
+
+    def __init__(self) -> None:
+        self._of_user: dict[int, trio.CapacityLimiter] = {}
+
+    async def run(self, function: Callable[[int], _T], fd: int) -> _T:
+        """Return ``function(fd)``, run in one of the threads for the owner of the file; no more than four run at once.
+
+        Cancellation waits for the function, which may ask for it (``trio.from_thread.check_cancelled``).
+        """
+        uid = os.fstat(fd).st_uid
+        limiter = self._of_user.get(uid)
+        if limiter is None:
+            limiter = self._of_user[uid] = trio.CapacityLimiter(_THREADS_PER_USER)
+        try:
+            with waiting_for("hash"):
+                return await trio.to_thread.run_sync(function, fd, limiter=limiter)
+        finally:
+            if limiter.borrowed_tokens == 0 and self._of_user.get(uid) is limiter:
+                del self._of_user[uid]

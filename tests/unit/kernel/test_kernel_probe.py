@@ -21,7 +21,7 @@ from holdfast.kernel import (
     forecast,
     takeover_forecast,
 )
-from holdfast.kernel.init_exchange import Exchange
+from holdfast.kernel.connection import Exchange
 from holdfast.kernel.native_module import NoNativeModule, load
 from holdfast.kernel.probe import Mounted, Outcome, kernel_version, outcome, takeover_outcome
 

@@ -16,10 +16,9 @@ from trio.testing import MockClock
 from holdfast.errors import ObjectExistsError, ObjectMissingError, RemoteError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import RemoteStore
 from holdfast.telemetry import Counters, EventLog
-from holdfast.transfer.hashing_threads import HashingThreads
 from holdfast.transfer.remotes import Remote
 from holdfast.transfer.store_requests import RemoteAccess
-from holdfast.transfer.upload import Uploader
+from holdfast.transfer.upload import HashingThreads, Uploader
 from tests.support.stores.fault_proxy import FaultProxy
 from tests.unit.remote.test_remote_contract import content, opened, put
 
