@@ -6,22 +6,19 @@ import os
 import stat as stat_module
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import trio
 
 from holdfast.control.messages import EntryInfo, EntryPage, Explanation
 from holdfast.control.paths import Paths
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.namespace.listing import Listings
 from holdfast.fs.namespace.lookup import Found
-from holdfast.fs.remote_view.store_view import StoreView
-from holdfast.index import Entry, EntryState, Index
+from holdfast.index import Entry, EntryState
 from holdfast.system.text import shown
 from holdfast.telemetry import Observed, SlowOperations
-from holdfast.transfer import Fetcher
 from holdfast.zones import NameKind, ZoneName
 
 _STATES = {
@@ -48,89 +45,72 @@ _WAITS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
 class Inspector:
     """Answers queries, and changes nothing."""
 
-    def __init__(
-        self,
-        nodes: NodeTable,
-        directories: Directories,
-        policy: NamePolicy,
-        view: StoreView,
-        index: Index,
-        fetcher: Fetcher,
-        listings: Listings,
-        paths: Paths,
-        slow: SlowOperations,
-    ) -> None:
-        self._nodes = nodes
-        self._directories = directories
-        self._policy = policy
-        self._view = view
-        self._entries = index.entries
-        self._pins = index.pins
-        self._fetcher = fetcher
-        self._listings = listings
-        self._paths = paths
-        self._slow = slow
+    base: Foundation
+    listings: Listings
+    paths: Paths
+    slow: SlowOperations
 
     async def page(self, path: str, after: str, limit: int) -> EntryPage:
         """Return up to ``limit`` entries of the directory ``path``, sorted by name, starting after ``after``."""
-        async with self._paths.find(path) as directory:
+        async with self.paths.find(path) as directory:
             if not directory.node.is_directory:
                 return EntryPage(entries=[await self.entry(path)], next=None)
-            return await self._page(self._paths.relative(path), directory.node, os.fsencode(after), limit)
+            return await self._page(self.paths.relative(path), directory.node, os.fsencode(after), limit)
 
     async def _page(self, path: bytes, directory: Node, after: bytes, limit: int) -> EntryPage:
-        wanted = [name for name in sorted(await self._listings.names(directory)) if name > after]
+        wanted = [name for name in sorted(await self.listings.names(directory)) if name > after]
         end = min(limit, len(wanted))
         while end < len(wanted) and not _is_text(wanted[end - 1]):
             end += 1  # a page must end with a name that the next request can pass
         entries = []
         for name in wanted[:end]:
-            found = self._listings.entry(directory, name)
+            found = self.listings.entry(directory, name)
             if found is not None:
                 entries.append(self._describe(path, name, directory, found))
-                self._nodes.release(found.node)
+                self.base.nodes.release(found.node)
             await trio.lowlevel.checkpoint_if_cancelled()
         return EntryPage(entries=entries, next=shown(wanted[end - 1]) if end < len(wanted) else None)
 
     async def entry(self, path: str) -> EntryInfo:
         """Return what is known about ``path``."""
-        async with self._paths.find(path) as found:
-            directory, _, name = self._paths.relative(path).rpartition(b"/")
+        async with self.paths.find(path) as found:
+            directory, _, name = self.paths.relative(path).rpartition(b"/")
             return self._describe(directory, name, found.node.parent or found.node, found)
 
     async def why(self, path: str) -> Explanation:
         """Explain in sentences what ``path`` is, where its bytes are, what an open would do, and what was slow there."""
         info = await self.entry(path)
-        slow = slow_reasons(self._slow, self._paths.relative(path), time.time())
+        slow = slow_reasons(self.slow, self.paths.relative(path), time.time())
         return Explanation(path=info.path, reasons=[*_reasons(info), *slow])
 
     def _describe(self, directory_path: bytes, name: bytes, directory: Node, found: Found) -> EntryInfo:
-        place = self._directories.place(found.node if found.node.is_directory else directory)
+        place = self.base.directories.place(found.node if found.node.is_directory else directory)
         path = directory_path + b"/" + name if directory_path else name
         is_file = stat_module.S_ISREG(found.stat.st_mode)
-        resolved = self._policy.at(place, name)
-        entry = self._entries.get(found.node.backing) if found.node.backing and is_file else None
+        resolved = self.base.policy.at(place, name)
+        entry = self.base.parts.index.entries.get(found.node.backing) if found.node.backing and is_file else None
         cached = entry.name_at(path) if entry is not None else None
-        known = self._view.listing(place).object(name) if is_file and place.zone.is_store else None
+        known = self.base.view.listing(place).object(name) if is_file and place.zone.is_store else None
         in_store = place.zone.remote is not None and is_file
         return EntryInfo(
-            path=self._paths.absolute(path),
+            path=self.paths.absolute(path),
             type=_TYPES.get(stat_module.S_IFMT(found.stat.st_mode), "device"),
             zone=place.zone.kind.value if not place.zone.is_store else str(place.zone.remote),
             state=self._state(resolved, found.node, entry, is_file),
             size_bytes=found.stat.st_size,
             modified=found.stat.st_mtime_ns / 1e9,
             kind=resolved.kind.value if in_store and place.zone.sends else None,
-            object=f"{self._view.remote_of(place.zone).access.store.url.rstrip('/')}/{shown(place.zone.key_of(path))}"
+            object=f"{self.base.view.remote_of(place.zone).access.store.url.rstrip('/')}/{shown(place.zone.key_of(path))}"
             if cached or known
             else None,
             etag=cached.etag if cached else known.etag if known else None,
             digest=f"xxh3-128:{entry.digest.hex()}" if entry is not None and entry.digest else None,
             used=entry.used_ns / 1e9 if entry is not None and entry.used_ns else None,
-            pinned=self._pins.cover(path),
+            pinned=self.base.parts.index.pins.cover(path),
             open=found.node.opened is not None,
         )
 
@@ -138,7 +118,7 @@ class Inspector:
         if not is_file:
             return "local" if node.backing else "remote"
         if node.backing == 0:
-            return "fetching" if self._fetcher.fetch_of(name.path) else "remote"
+            return "fetching" if self.base.fetcher.fetch_of(name.path) else "remote"
         if entry is not None:
             return _STATES[entry.state]
         return "unknown" if name.sends else "local"

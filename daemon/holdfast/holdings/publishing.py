@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import trio
 from msgspec import structs
@@ -55,56 +55,48 @@ def object_name(node: str, store_id: str) -> str:
     return f"{DIRECTORY}/{node}.{store_id[:8]}"
 
 
+@dataclass(slots=True)
 class Publishing:
     """Tells ``stores``, by zone. ``is_draining`` says whether this node is about to go; ``health``, what a zone is told."""
 
-    def __init__(
-        self,
-        held: HeldStores,
-        stores: Mapping[str, RemoteAccess],
-        section: HoldingsSection,
-        store_id: str,
-        is_draining: Callable[[], bool],
-        health: Callable[[str], NodeHealth],
-    ) -> None:
-        self._held = held
-        self._stores = stores
-        self._section = section
-        self._store_id = store_id
-        self._is_draining = is_draining
-        self._health = health
-        self._words: dict[str, _Word] = {}
-        self._told: dict[str, _Told] = {}
-        self._identity: NodeIdentity | None = None
+    held: HeldStores
+    stores: Mapping[str, RemoteAccess]
+    section: HoldingsSection
+    store_id: str
+    is_draining: Callable[[], bool]
+    health: Callable[[str], NodeHealth]
+    _words: dict[str, _Word] = field(default_factory=dict, init=False)
+    _told: dict[str, _Told] = field(default_factory=dict, init=False)
+    _identity: NodeIdentity | None = field(default=None, init=False)
 
     async def identity(self) -> NodeIdentity:
         """Return the names of this node. The first call may ask a name server."""
         if self._identity is None:
-            self._identity = await trio.to_thread.run_sync(identity_of_host, self._section)
+            self._identity = await trio.to_thread.run_sync(identity_of_host, self.section)
         return self._identity
 
     async def object_name(self) -> str:
         """Return the name of this node's object below ``.holdfast/``."""
-        return object_name((await self.identity()).node, self._store_id)
+        return object_name((await self.identity()).node, self.store_id)
 
     async def report(self, zone: str) -> NodeReport:
         """Return what this node holds of ``zone`` now."""
         identity = await self.identity()
-        held = await self._held.now()
-        report = await trio.to_thread.run_sync(self._report, identity, zone, held, self._is_draining())
-        return structs.replace(report, health=self._health(zone))
+        held = await self.held.now()
+        report = await trio.to_thread.run_sync(self._report, identity, zone, held, self.is_draining())
+        return structs.replace(report, health=self.health(zone))
 
     async def run(self) -> None:
         """Tell the stores what changes, until cancelled."""
-        if not self._section.enabled:
+        if not self.section.enabled:
             await trio.sleep_forever()
         while True:
             await self._tell_all(last=False)
-            await sleep_within(self._section.interval_seconds)
+            await sleep_within(self.section.interval_seconds)
 
     async def finish(self) -> None:
         """Tell the stores once more what is no longer true, if they answer at once: the daemon ends."""
-        if self._section.enabled:
+        if self.section.enabled:
             with trio.move_on_after(_LAST_WORD_SECONDS):
                 await self._tell_all(last=True)
 
@@ -114,11 +106,11 @@ class Publishing:
         If that can't be counted now, for want of a descriptor for example, this does nothing: there is a next time.
         """
         try:
-            words = {zone: await self._current_word(zone) for zone in self._stores}
+            words = {zone: await self._current_word(zone) for zone in self.stores}
         except (OSError, HoldfastError) as problem:
             _log.info("what this node holds can't be counted now: %s", problem)
             return
-        health = {zone: self._health(zone) for zone in words}
+        health = {zone: self.health(zone) for zone in words}
         due = {
             zone: word for zone, word in words.items() if self._is_due(self._told.get(zone), word, health[zone], last=last)
         }
@@ -132,7 +124,7 @@ class Publishing:
         name, has_failed = await self.object_name(), False
         data = await trio.to_thread.run_sync(encoded, structs.replace(word.report, health=health))
         try:
-            await self._stores[zone].tell(name, data)
+            await self.stores[zone].tell(name, data)
         except HoldfastError as problem:
             _log.info("%s: what this node holds can't be told: %s", zone, problem)
             has_failed = True
@@ -143,7 +135,7 @@ class Publishing:
 
     async def _current_word(self, zone: str) -> _Word:
         """Return what there is to tell now. It is worked out only where something has changed."""
-        held, is_draining = await self._held.now(), self._is_draining()
+        held, is_draining = await self.held.now(), self.is_draining()
         word = self._words.get(zone)
         if word is None or word.held is not held or word.is_draining != is_draining:
             word = await trio.to_thread.run_sync(self._word, await self.identity(), zone, held, is_draining)
@@ -156,12 +148,12 @@ class Publishing:
             return bool(word.report.queries)
         age = trio.current_time() - told.at
         if told.has_failed:
-            return not last and age >= self._section.refresh_seconds
+            return not last and age >= self.section.refresh_seconds
         if word.material != told.word.material:
             return True
         if word.report != told.word.report or health.problems != told.problems:
-            return last or age >= self._section.refresh_seconds
-        return age >= REFRESHES_UNCHANGED * self._section.refresh_seconds
+            return last or age >= self.section.refresh_seconds
+        return age >= REFRESHES_UNCHANGED * self.section.refresh_seconds
 
     def _report(self, identity: NodeIdentity, zone: str, held: Mapping[Place, HeldStore], is_draining: bool) -> NodeReport:
         of_zone = held_of(held, zone)

@@ -26,7 +26,7 @@ from holdfast.control.sweeping import SweepRoutes
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.session import Session
-from holdfast.holdings import Gathering, Health, Publishing
+from holdfast.holdings import Gathering, Health, Publishing, node_name
 from holdfast.maintenance import Upkeep
 from holdfast.telemetry import LoopLag
 from holdfast.ui.page import page_routes
@@ -52,20 +52,8 @@ def control_server(
     """Return the server; nothing runs yet."""
     parts = base.parts
     paths = Paths(base.nodes, files, session.mountpoint)
-    report = StatusReport(
-        parts, base.nodes, base.room, base.fetcher, files.unsent, base.drain, base.quotas, paths, workdirs, daemon, health
-    )
-    inspector = Inspector(
-        base.nodes,
-        base.directories,
-        base.policy,
-        base.view,
-        parts.index,
-        base.fetcher,
-        files.listings,
-        paths,
-        session.observer.slow,
-    )
+    report = StatusReport(base, files.unsent, paths, workdirs, daemon, health, node_name(parts.config.holdings))
+    inspector = Inspector(base, files.listings, paths, session.observer.slow)
     stores = {name: remote.access for name, remote in parts.remotes.items()}
     metrics = MetricsReport(base, files.unsent, workdirs, daemon, lag)
     cache = CacheSurvey(parts.index.entries, paths, time.monotonic)

@@ -66,23 +66,21 @@ def _is_version(store: RemoteStore, info: ObjectInfo, version: CachedName) -> bo
     return info.etag == version.etag and is_same_time
 
 
+@dataclass(slots=True)
 class _Try:
     """A check of the versions and the deletion after it."""
 
-    def __init__(
-        self, access: RemoteAccess, versions: Mapping[str, CachedName], owner: str, cached_count: Callable[[str], int]
-    ) -> None:
-        self._access = access
-        self._versions = versions
-        self._owner = owner
-        self._cached_count = cached_count
-        self._found: dict[str, ObjectInfo] = {}
-        self.outcome = Outcome()
+    access: RemoteAccess
+    versions: Mapping[str, CachedName]
+    owner: str
+    cached_count: Callable[[str], int]
+    _found: dict[str, ObjectInfo] = field(default_factory=dict, init=False)
+    outcome: Outcome = field(default_factory=Outcome, init=False)
 
     async def run(self) -> None:
         """Check and delete."""
-        await self._check([key for key, version in self._versions.items() if version.etag])
-        await self._delete([key for key, version in self._versions.items() if not version.etag or self._may_delete(key)])
+        await self._check([key for key, version in self.versions.items() if version.etag])
+        await self._delete([key for key, version in self.versions.items() if not version.etag or self._may_delete(key)])
 
     async def _delete(self, keys: list[str]) -> None:
         """Delete keys that were checked just now. What is refused is checked again and divided."""
@@ -90,7 +88,7 @@ class _Try:
         if not keys:
             return
         try:
-            await self._access.delete(keys, retry=False)
+            await self.access.delete(keys, retry=False)
             return
         except HoldfastError as problem:
             refusal = problem.with_traceback(None)
@@ -99,8 +97,8 @@ class _Try:
             return
         await self._check(keys)
         left = [key for key in keys if key in self._found]
-        if says_nothing_of_others(refusal) and self._access.health.up:
-            await self._delete_halves([key for key in left if not self._versions[key].etag or self._may_delete(key)])
+        if says_nothing_of_others(refusal) and self.access.health.up:
+            await self._delete_halves([key for key in left if not self.versions[key].etag or self._may_delete(key)])
         else:
             self._failed(left, refusal)
 
@@ -114,7 +112,7 @@ class _Try:
         info = self._found.get(key)
         if info is None:
             return False
-        if may_delete(self._access.store, info, self._versions[key], self._owner):
+        if may_delete(self.access.store, info, self.versions[key], self.owner):
             return True
         self.outcome.superseded.append(info)
         return False
@@ -129,7 +127,7 @@ class _Try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._head_each, odd)
             for directory, names in by_directory.items():
-                if len(names) > _FEW + self._cached_count(directory) // _PAGE:
+                if len(names) > _FEW + self.cached_count(directory) // _PAGE:
                     nursery.start_soon(self._list, directory, names)
                 else:
                     nursery.start_soon(self._head_each, names)
@@ -142,7 +140,7 @@ class _Try:
     async def _head(self, key: str) -> None:
         self._found.pop(key, None)
         try:
-            self._found[key] = await self._access.head(key, retry=False)
+            self._found[key] = await self.access.head(key, retry=False)
         except (ObjectMissingError, NameNotStorableError):
             return
         except HoldfastError as problem:
@@ -150,7 +148,7 @@ class _Try:
 
     async def _list(self, directory: str, keys: list[str]) -> None:
         try:
-            listing = await self._access.list_directory(directory, retry=False)
+            listing = await self.access.list_directory(directory, retry=False)
         except HoldfastError as problem:
             if problem.transient:
                 self._failed(keys, problem)
@@ -162,7 +160,7 @@ class _Try:
         await self._head_each([key for key in keys if key in self._found and not self._is_expected(key)])
 
     def _is_expected(self, key: str) -> bool:
-        return _is_version(self._access.store, self._found[key], self._versions[key])
+        return _is_version(self.access.store, self._found[key], self.versions[key])
 
     def _failed_alone(self, key: str, problem: HoldfastError) -> None:
         self._failed([key], problem)

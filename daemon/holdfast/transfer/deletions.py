@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from itertools import islice
 
 import trio
@@ -61,6 +62,7 @@ class _Attempt:
         return self.retry is not None and self.retry.failures > 0
 
 
+@dataclass(slots=True)
 class Deletions:
     """The pending deletions of one store; ``key_of`` gives the object key of a tree path.
 
@@ -68,28 +70,18 @@ class Deletions:
     this node signs its objects with (``transfer.put_signature``).
     """
 
-    def __init__(
-        self,
-        access: RemoteAccess,
-        marks: NameMarks,
-        key_of: Callable[[bytes], str],
-        delay_seconds: float,
-        events: EventLog,
-        directories: ListingCache,
-        owner: str,
-    ) -> None:
-        self._access = access
-        self._marks = marks
-        self._key_of = key_of
-        self._delay_seconds = delay_seconds
-        self._events = events
-        self._directories = directories
-        self._owner = owner
-        self._pending: dict[bytes, _Attempt] = {}
-        self._set_aside: set[bytes] = set()
-        self._being_stored: set[bytes] = set()
-        self._changed = trio.Event()
-        self._sleeps_until = math.inf
+    access: RemoteAccess
+    marks: NameMarks
+    key_of: Callable[[bytes], str]
+    delay_seconds: float
+    events: EventLog
+    directories: ListingCache
+    owner: str
+    _pending: dict[bytes, _Attempt] = field(default_factory=dict, init=False)
+    _set_aside: set[bytes] = field(default_factory=set, init=False)
+    _being_stored: set[bytes] = field(default_factory=set, init=False)
+    _changed: trio.Event = field(default_factory=trio.Event, init=False)
+    _sleeps_until: float = field(default=math.inf, init=False)
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -105,8 +97,8 @@ class Deletions:
 
     def schedule(self, version: CachedName) -> None:
         """Record that an object is to be deleted: this version of it or, with the etag ``""``, any version."""
-        self._marks.mark_deleted(version)
-        self._add(version, trio.current_time() + self._delay_seconds)
+        self.marks.mark_deleted(version)
+        self._add(version, trio.current_time() + self.delay_seconds)
 
     def withdraw(self, version: CachedName) -> None:
         """Undo ``schedule`` of just this version: the object is not to be deleted. Nothing has been sent since."""
@@ -116,7 +108,7 @@ class Deletions:
         del self._pending[version.path]
         attempt.done.set()
         with suppress(HoldfastError):  # a disk that takes no writes; the next daemon finds the file and ignores the record
-            self._marks.clear_deleted(version.path)
+            self.marks.clear_deleted(version.path)
 
     def pending(self, path: bytes) -> bool:
         """Say whether the object at ``path`` is to be deleted: it does not exist for this node, whatever the store shows."""
@@ -163,7 +155,7 @@ class Deletions:
         finally:
             self._being_stored.discard(path)
             if attempt is not None:
-                self._end_try(attempt, trio.current_time() + self._delay_seconds)
+                self._end_try(attempt, trio.current_time() + self.delay_seconds)
             if path in self._pending:
                 self._wake()
 
@@ -199,7 +191,7 @@ class Deletions:
         batch = self._due(now, set_aside=False) or self._due(now, set_aside=True)
         for attempt in batch.values():
             attempt.under_way = True
-            attempt.retry = attempt.retry or self._access.retry()
+            attempt.retry = attempt.retry or self.access.retry()
         try:
             await self._delete(batch)
         finally:
@@ -210,28 +202,28 @@ class Deletions:
     def _due(self, now: float, *, set_aside: bool) -> dict[str, _Attempt]:
         """Return a batch of what is due, by key. Those that are set aside go by themselves, and keep no others waiting."""
         due = (each for each in self._waiting() if each.due <= now and bool(each.refusals) is set_aside)
-        return {self._key_of(attempt.version.path): attempt for attempt in islice(due, _LARGEST_BATCH)}
+        return {self.key_of(attempt.version.path): attempt for attempt in islice(due, _LARGEST_BATCH)}
 
     async def _delete(self, batch: dict[str, _Attempt]) -> None:
         """Delete what is still the expected version; reschedule what failed."""
         versions = {key: attempt.version for key, attempt in batch.items()}
-        outcome = await delete_unchanged(self._access, versions, self._owner, self._directories.cached_count)
+        outcome = await delete_unchanged(self.access, versions, self.owner, self.directories.cached_count)
         for key in outcome.alone:
             batch[key].refusals += not outcome.problems[key].transient
         problems: dict[str, HoldfastError] = dict(outcome.problems)
         for key, attempt in batch.items():
             if key not in problems:
-                self._directories.deleted(key)
+                self.directories.deleted(key)
                 try:
                     self._drop(attempt)
                 except HoldfastError as problem:  # the index is full
                     problems[key] = problem
         for info in outcome.superseded:
-            self._directories.seen(info.key, info)
-            self._events.emit("delete-superseded", store=self._access.name, key=info.key)
+            self.directories.seen(info.key, info)
+            self.events.emit("delete-superseded", store=self.access.name, key=info.key)
         final = [error for key, problem in problems.items() if (error := self._reschedule(batch[key], problem)) is not None]
         if final:
-            self._events.emit("delete-delayed", store=self._access.name, objects=len(final), problem=str(final[0]))
+            self.events.emit("delete-delayed", store=self.access.name, objects=len(final), problem=str(final[0]))
 
     def _reschedule(self, attempt: _Attempt, problem: HoldfastError) -> HoldfastError | None:
         """Let another try follow one that failed with ``problem``; return the error if the attempt ends with it."""
@@ -245,7 +237,7 @@ class Deletions:
                 return None
         if self._is_pending(attempt):
             attempt.problem = problem
-        retry_seconds = max(_SHORTEST_RETRY_SECONDS, _RETRY_DELAYS * self._delay_seconds)
+        retry_seconds = max(_SHORTEST_RETRY_SECONDS, _RETRY_DELAYS * self.delay_seconds)
         if attempt.refusals:
             retry_seconds = min(_LONGEST_RETRY_SECONDS, retry_seconds * 2.0 ** min(attempt.refusals - 1, _DOUBLINGS))
         self._end_try(attempt, trio.current_time() + retry_seconds)
@@ -254,10 +246,10 @@ class Deletions:
     async def _etag_to_replace(self, version: CachedName) -> str:
         """Return the etag of the object in the store if it may be deleted as ``version``, else ``""``."""
         try:
-            info = await self._access.head(self._key_of(version.path))
+            info = await self.access.head(self.key_of(version.path))
         except ObjectMissingError:
             return ""
-        return info.etag if may_delete(self._access.store, info, version, self._owner) else ""
+        return info.etag if may_delete(self.access.store, info, version, self.owner) else ""
 
     def _add(self, version: CachedName, due: float, refusals: int = 0) -> None:
         earlier = self._pending.get(version.path)
@@ -296,7 +288,7 @@ class Deletions:
     def _drop(self, attempt: _Attempt) -> None:
         """Remove a deletion that is done, unless the path has a newer one. It stays after ``IndexUnwritableError``."""
         if self._is_pending(attempt):
-            self._marks.clear_deleted(attempt.version.path)
+            self.marks.clear_deleted(attempt.version.path)
             del self._pending[attempt.version.path]
             self._set_aside.discard(attempt.version.path)
         attempt.done.set()

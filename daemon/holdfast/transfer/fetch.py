@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 import trio
@@ -39,6 +40,7 @@ _TRIES = 3
 _MOST_TOLD = 10_000
 
 
+@dataclass(slots=True)
 class Fetcher:
     """Brings objects into the staging directory and hands them to ``place``.
 
@@ -46,23 +48,14 @@ class Fetcher:
     uninterrupted step.
     """
 
-    def __init__(
-        self,
-        staging: Staging,
-        *,
-        make_room: Callable[[int], Awaitable[None]],
-        place: Callable[[PartialFetch, ObjectInfo], None],
-        events: EventLog,
-        counters: Counters,
-    ) -> None:
-        self._staging = staging
-        self._make_room = make_room
-        self._place = place
-        self._events = events
-        self._counters = counters
-        self._fetches: dict[bytes, PartialFetch] = {}
-        self._nursery: trio.Nursery | None = None
-        self._told_stale: set[tuple[bytes, str]] = set()
+    staging: Staging
+    make_room: Callable[[int], Awaitable[None]]
+    place: Callable[[PartialFetch, ObjectInfo], None]
+    events: EventLog
+    counters: Counters
+    _fetches: dict[bytes, PartialFetch] = field(default_factory=dict, init=False)
+    _nursery: trio.Nursery | None = field(default=None, init=False)
+    _told_stale: set[tuple[bytes, str]] = field(default_factory=set, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve fetches until cancelled; those under way are given up then."""
@@ -103,7 +96,7 @@ class Fetcher:
             info = await self._download(fetch)
             if not fetch.detached:
                 try:
-                    self._place(fetch, info)
+                    self.place(fetch, info)
                 except FileExistsError:
                     fetch.detached = True  # a file has come to be here meanwhile, and it may be unsent
             fetch.finish()
@@ -113,7 +106,7 @@ class Fetcher:
             self._give_up(fetch, _disk_error(problem))
         finally:
             if fetch.staged_name:
-                self._staging.discard(fetch.staged_name)
+                self.staging.discard(fetch.staged_name)
             if self._fetches.get(fetch.target.path) is fetch:
                 del self._fetches[fetch.target.path]
             fetch.let_go()
@@ -121,7 +114,7 @@ class Fetcher:
     def _give_up(self, fetch: PartialFetch, problem: HoldfastError) -> None:
         if not isinstance(problem, ObjectMissingError | ObjectChangedError):
             target = fetch.target
-            self._events.emit("fetch-failed", object=target.key, store=target.remote.name, problem=str(problem))
+            self.events.emit("fetch-failed", object=target.key, store=target.remote.name, problem=str(problem))
         fetch.fail(problem)
 
     async def _download(self, fetch: PartialFetch) -> ObjectInfo:
@@ -140,16 +133,16 @@ class Fetcher:
                 for part in fetch.doubted:
                     self._tell_corrupt(fetch, part, _TRIES)
                 raise self._corrupt(fetch)
-        self._counters.objects_fetched += 1
-        self._counters.bytes_fetched += size_bytes
+        self.counters.objects_fetched += 1
+        self.counters.bytes_fetched += size_bytes
         return info
 
     async def _stage(self, size_bytes: int) -> tuple[bytes, int]:
         """Return name and descriptor of a new file with room for so many bytes, which others may take meanwhile."""
         for _ in range(_TRIES):
-            await self._make_room(size_bytes)
+            await self.make_room(size_bytes)
             try:
-                return self._staging.create(size_bytes)
+                return self.staging.create(size_bytes)
             except OSError as problem:
                 if problem.errno != errno.ENOSPC:
                     raise
@@ -194,8 +187,8 @@ class Fetcher:
     def _tell_corrupt(self, fetch: PartialFetch, part: int, times: int) -> None:
         """Report that the bytes of a part have arrived corrupt so many times."""
         for attempt in range(times):
-            self._counters.corrupt_dropped += 1
-            self._events.emit(
+            self.counters.corrupt_dropped += 1
+            self.events.emit(
                 "corrupt-arrival",
                 object=fetch.target.key,
                 store=fetch.target.remote.name,
@@ -217,7 +210,7 @@ class Fetcher:
             if len(self._told_stale) >= _MOST_TOLD:
                 self._told_stale.clear()
             self._told_stale.add((target.path, info.etag))
-            self._events.emit("stale-digest", object=target.key, store=target.remote.name)
+            self.events.emit("stale-digest", object=target.key, store=target.remote.name)
         return True
 
     def _corrupt(self, fetch: PartialFetch) -> ObjectCorruptError:

@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import trio
 
@@ -33,22 +34,20 @@ _TOLD_AT_ONCE = 3
 _log = logging.getLogger("holdfast.workdirs")
 
 
+@dataclass(slots=True)
 class Holding:
     """The holders of all working directories, by path. ``run`` watches them.
 
-    ``released`` is called when a directory's retention time begins.
+    ``begin_retention`` is called when a directory's retention time begins.
     """
 
-    def __init__(
-        self, records: Records, tree: WorkdirTree, nodes: NodeTable, events: EventLog, released: Callable[[], None]
-    ) -> None:
-        self._records = records
-        self._tree = tree
-        self._nodes = nodes
-        self._events = events
-        self._begin_retention = released
-        self._nursery: trio.Nursery | None = None
-        self._watched: dict[Process, trio.CancelScope] = {}
+    records: Records
+    tree: WorkdirTree
+    nodes: NodeTable
+    events: EventLog
+    begin_retention: Callable[[], None]
+    _nursery: trio.Nursery | None = field(default=None, init=False)
+    _watched: dict[Process, trio.CancelScope] = field(default_factory=dict, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Watch the holders until cancelled. Started once those from before this daemon's start are known."""
@@ -60,7 +59,7 @@ class Holding:
     def hold(self, path: bytes, name: WorkdirName, process: Process) -> WorkdirRecord:
         """Note that a process holds the directory from now on. Raises ``IndexUnwritableError``."""
         now = time.time()
-        old = self._records.get(path)
+        old = self.records.get(path)
         record = WorkdirRecord(
             name.role,
             name.resource_id,
@@ -71,13 +70,13 @@ class Holding:
             command=process.command,
             acquisitions=old.acquisitions + 1 if old else 1,
         )
-        self._records.put(path, record)
-        self._events.emit(
+        self.records.put(path, record)
+        self.events.emit(
             "workdir-acquired",
             path=os.fsdecode(path),
             pid=process.pid,
             command=process.command,
-            uid=self._tree.owner(path),
+            uid=self.tree.owner(path),
         )
         self._watch(process)
         return record
@@ -99,7 +98,7 @@ class Holding:
         """
         if self._lease_is_open(path):
             record.pid = 0
-            self._records.put(path, record)
+            self.records.put(path, record)
         else:
             self.released(path, record)
 
@@ -107,13 +106,13 @@ class Holding:
         """Record that nobody holds the directory any more: its retention time begins. Raises ``IndexUnwritableError``."""
         record.pid = 0
         record.released_seconds = time.time()
-        self._records.put(path, record)
-        self._events.emit("workdir-released", path=os.fsdecode(path), uid=self._tree.owner(path))
-        self._begin_retention()
+        self.records.put(path, record)
+        self.events.emit("workdir-released", path=os.fsdecode(path), uid=self.tree.owner(path))
+        self.begin_retention()
 
     def unwatch_others(self) -> None:
         """Stop waiting for processes that hold nothing any more."""
-        holders = {process_of(record) for _, record in self._records.all()}
+        holders = {process_of(record) for _, record in self.records.all()}
         for process in self._watched.keys() - holders:
             self._watched.pop(process).cancel()
 
@@ -137,11 +136,11 @@ class Holding:
         """Record for all directories of an ended process that it is gone; return the first errors."""
         problems = []
         until = time.monotonic() + SLICE_SECONDS
-        for path in [path for path, record in self._records.all() if process_of(record) == process]:
+        for path in [path for path, record in self.records.all() if process_of(record) == process]:
             if time.monotonic() > until:
                 await trio.lowlevel.checkpoint()
                 until = time.monotonic() + SLICE_SECONDS
-            record = self._records.get(path)
+            record = self.records.get(path)
             try:
                 if record is not None and process_of(record) == process:
                     self.process_gone(path, record)
@@ -150,19 +149,19 @@ class Holding:
         return problems[:_TOLD_AT_ONCE]
 
     def _lease_is_open(self, path: bytes) -> bool:
-        inode = self._tree.lease_inode(path)
-        node = self._nodes.of_backing(inode) if inode else None
+        inode = self.tree.lease_inode(path)
+        node = self.nodes.of_backing(inode) if inode else None
         return node is not None and node.opened is not None
 
     def _restore(self) -> None:
         """Watch holders that still live after a start, count the others as released now, and restore missing records."""
-        for path in self._tree.existing():
+        for path in self.tree.existing():
             name = WorkdirName.parse(path.rsplit(b"/", 1)[-1])
             assert name is not None
-            self._records.restore(path, name)
-        for path, record in self._records.all():
-            if not self._tree.exists(path):
-                self._records.discard(path)
+            self.records.restore(path, name)
+        for path, record in self.records.all():
+            if not self.tree.exists(path):
+                self.records.discard(path)
             elif self.holder(path, record) is not None:
                 if record.pid:
                     self._watch(process_of(record))

@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import trio
 
@@ -21,31 +22,24 @@ _LEASE_CHECK_SECONDS = 60.0
 _log = logging.getLogger("holdfast.workdirs")
 
 
+@dataclass(frozen=True, slots=True)
 class Retention:
     """Removes directories that are due. ``retain_seconds`` says by role how long a directory is kept."""
 
-    def __init__(
-        self,
-        records: Records,
-        tree: WorkdirTree,
-        holding: Holding,
-        events: EventLog,
-        retain_seconds: Callable[[str], float],
-    ) -> None:
-        self._records = records
-        self._tree = tree
-        self._holding = holding
-        self._events = events
-        self._retain_seconds = retain_seconds
-        self._removed: list[tuple[bytes, int]] = []
-        """Paths of removed directories that the kernel may still know, and the uids of their owners."""
-        self._not_removed: set[bytes] = set()
-        """Paths of directories that are due, whose removal fails."""
+    records: Records
+    tree: WorkdirTree
+    holding: Holding
+    events: EventLog
+    retain_seconds: Callable[[str], float]
+    _removed: list[tuple[bytes, int]] = field(default_factory=list, init=False)
+    """Paths of removed directories that the kernel may still know, and the uids of their owners."""
+    _not_removed: set[bytes] = field(default_factory=set, init=False)
+    """Paths of directories that are due, whose removal fails."""
 
     def record_of_existing(self, path: bytes) -> WorkdirRecord | None:
         """Return the record of the directory at ``path``; None if it is gone: removing a directory releases it."""
-        record = self._records.get(path)
-        if record is not None and not self._tree.exists(path):
+        record = self.records.get(path)
+        if record is not None and not self.tree.exists(path):
             self._discard(path)
             return None
         return record
@@ -53,17 +47,17 @@ class Retention:
     async def expire_due(self) -> float:
         """Remove everything that is due; return the time of the next removal."""
         now, due = time.time(), math.inf
-        left = [path for path, _ in self._records.all()]
+        left = [path for path, _ in self.records.all()]
         while left:
             due = min(due, self._expire_some(left, now))
             await trio.lowlevel.checkpoint()
-        self._holding.unwatch_others()
+        self.holding.unwatch_others()
         try:
-            has_told = await self._tree.invalidate_kernel()
+            has_told = await self.tree.invalidate_kernel()
             while self._removed:
                 removed, uid = self._removed.pop(0)
-                self._events.emit("workdir-removed", path=os.fsdecode(removed), uid=uid)
-            has_told = await self._tree.empty_trash() and has_told
+                self.events.emit("workdir-removed", path=os.fsdecode(removed), uid=uid)
+            has_told = await self.tree.empty_trash() and has_told
         except OSError as problem:
             _log.warning("can't delete yet what working directories have left: %s", problem)
             return now + RETRY_SECONDS
@@ -75,10 +69,10 @@ class Retention:
         A user can have thousands of directories, which are all due at once.
         """
         until, due = time.monotonic() + SLICE_SECONDS, math.inf
-        with self._tree.one_step():
+        with self.tree.one_step():
             while left and time.monotonic() < until:
                 path = left.pop()
-                record = self._records.get(path)
+                record = self.records.get(path)
                 if record is not None:
                     due = min(due, self._expire(path, record, now))
         return due
@@ -86,17 +80,17 @@ class Retention:
     def _expire(self, path: bytes, record: WorkdirRecord, now: float) -> float:
         """Remove a directory after its retention time; return when it must be checked again."""
         try:
-            if not self._tree.exists(path):
+            if not self.tree.exists(path):
                 self._discard(path)
                 return math.inf
             if record.pid and not record.released_seconds:
                 return math.inf
-            if self._holding.holder(path, record) is not None:
+            if self.holding.holder(path, record) is not None:
                 return now + _LEASE_CHECK_SECONDS
             if not record.released_seconds:  # its lease file was closed under another name
-                self._holding.released(path, record)
+                self.holding.released(path, record)
                 return math.inf
-            expires = record.released_seconds + self._retain_seconds(record.role)
+            expires = record.released_seconds + self.retain_seconds(record.role)
             if expires > now:
                 return expires
             self._remove(path)
@@ -106,14 +100,14 @@ class Retention:
         return math.inf
 
     def _remove(self, path: bytes) -> None:
-        owner = self._tree.owner(path)
-        self._tree.remove(path)
+        owner = self.tree.owner(path)
+        self.tree.remove(path)
         self._removed.append((path, owner))
         self._discard(path)
 
     def _discard(self, path: bytes) -> None:
         """Forget a directory that is gone."""
-        self._records.discard(path)
+        self.records.discard(path)
         self._not_removed.discard(path)
 
     def _tell_once(self, path: bytes, problem: Exception) -> None:
@@ -122,4 +116,4 @@ class Retention:
             self._not_removed.add(path)
             is_fault = not isinstance(problem, TRANSIENT)
             _log.warning("can't remove %s yet: %s", os.fsdecode(path), problem, exc_info=problem if is_fault else None)
-            self._events.emit("not-deleted", path=os.fsdecode(path), problem=str(problem) or repr(problem))
+            self.events.emit("not-deleted", path=os.fsdecode(path), problem=str(problem) or repr(problem))

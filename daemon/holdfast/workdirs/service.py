@@ -63,7 +63,7 @@ class Workdirs:
         self._events = parts.events
         self._records = Records(parts.index.workdirs, parts.store.tree, boot_id())
         self._tree = WorkdirTree(base)
-        self._holding = Holding(self._records, self._tree, base.nodes, self._events, released=self._wake)
+        self._holding = Holding(self._records, self._tree, base.nodes, self._events, begin_retention=self._wake)
         self._retention = Retention(self._records, self._tree, self._holding, self._events, self._retain_seconds)
         self._changed = trio.Event()
         self._new = trio.Event()

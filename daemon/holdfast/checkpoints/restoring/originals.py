@@ -36,23 +36,21 @@ class Original:
     layout: LocationLayout | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class Originals:
     """Finds out what is to be copied, in some stores, by the names of their zones."""
 
-    def __init__(
-        self, stores: Mapping[str, RemoteAccess], verification: StoreVerification, formats: Formats = FORMATS
-    ) -> None:
-        self._stores = stores
-        self._verification = verification
-        self._formats = formats
+    stores: Mapping[str, RemoteAccess]
+    verification: StoreVerification
+    formats: Formats = FORMATS
 
     async def at(self, zone: str, source: str, batch: int | None) -> Original:
         """Return what a copy of ``source`` takes, of a query as it was after ``batch`` or its newest.
 
         Raises ``PlanError`` when it can't be restored, or not from another place; and ``RemoteError``.
         """
-        listed = await list_root(self._stores[zone], source)
-        found = await self._examined(zone, source, self_contained(listed.listing, self._formats))
+        listed = await list_root(self.stores[zone], source)
+        found = await self._examined(zone, source, self_contained(listed.listing, self.formats))
         if found is None:
             return await self._query(zone, source, batch, listed)
         if batch is not None:
@@ -61,13 +59,13 @@ class Originals:
         return Original(source, files, manifest.name.decode())
 
     async def _query(self, zone: str, source: str, batch: int | None, listed: RootListing) -> Original:
-        restore = await self._verification.restore(zone, source, batch)
-        number = next(found.number for layout in self._formats.locations if (found := layout.batch_of(restore.name)))
-        layout, below = location_at_root(listed.listing, self._formats)
+        restore = await self.verification.restore(zone, source, batch)
+        number = next(found.number for layout in self.formats.locations if (found := layout.batch_of(restore.name)))
+        layout, below = location_at_root(listed.listing, self.formats)
         copied = await self._examined(zone, source, Examination(layout.copied(b"", below, number)))
         return Original(source, copied.files, layout.entry.decode(), number, tuple(copied.rewritten), layout)
 
     async def _examined(self, zone: str, source: str, examination: Examination[_T]) -> _T:
         while examination.wanted:
-            examination.supply(await read_all(self._stores[zone], source, examination.wanted))
+            examination.supply(await read_all(self.stores[zone], source, examination.wanted))
         return examination.result

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
@@ -63,54 +64,46 @@ class LocalCopies(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class StoreSweeps:
     """Plans for the objects of some stores, by the names of their zones."""
 
-    def __init__(
-        self,
-        stores: Mapping[str, RemoteAccess],
-        plan_store: PlanStore,
-        local: LocalCopies,
-        events: EventLog,
-        counters: Counters,
-        formats: Formats = FORMATS,
-    ) -> None:
-        self.plan_store = plan_store
-        self._stores = stores
-        self._local = local
-        self._events = events
-        self._counters = counters
-        self._formats = formats
-        self._made_at: dict[str, float] = {}
+    stores: Mapping[str, RemoteAccess]
+    plan_store: PlanStore
+    local: LocalCopies
+    events: EventLog
+    counters: Counters
+    formats: Formats = FORMATS
+    _made_at: dict[str, float] = field(default_factory=dict, init=False)
 
     @property
     def zones(self) -> frozenset[str]:
         """The zones that are swept."""
-        return frozenset(self._stores)
+        return frozenset(self.stores)
 
     async def census(self, zone: str, root: str) -> list[Found]:
         """Return the checkpoints below ``root``. Raises ``RemoteError``."""
-        return await take_census(self._stores[zone], root, self._formats)
+        return await take_census(self.stores[zone], root, self.formats)
 
     async def plan_sweep(self, zone: str, root: str, policy: Policy) -> StoredPlan:
         """Make and store the plan of a sweep. Raises ``RemoteError``."""
         began = time.monotonic()
         question = Question(SWEEP, root, policy)
-        plan, listed = await make(self._stores[zone], question, self._formats)
+        plan, listed = await make(self.stores[zone], question, self.formats)
         return await self._put(zone, question, plan, listed, began)
 
     async def plan_drop(self, zone: str, name: str, root: str | None, *, all_before: bool) -> StoredPlan:
         """Make and store the plan to drop a checkpoint. Raises ``PlanError`` and ``RemoteError``."""
         began = time.monotonic()
-        access = self._stores[zone]
-        question, plan, listed = await make_drop(access, name, root, all_before=all_before, formats=self._formats)
+        access = self.stores[zone]
+        question, plan, listed = await make_drop(access, name, root, all_before=all_before, formats=self.formats)
         return await self._put(zone, question, plan, listed, began)
 
     async def plan_rewind(self, zone: str, root: str, batch: str, policy: Policy) -> StoredPlan:
         """Make and store the plan to take a query back to ``batch``. Raises ``PlanError`` and ``RemoteError``."""
         began = time.monotonic()
         question = Question(REWIND, root, policy, (batch,))
-        plan, listed = await make(self._stores[zone], question, self._formats)
+        plan, listed = await make(self.stores[zone], question, self.formats)
         return await self._put(zone, question, plan, listed, began)
 
     async def execute(self, plan: StoredPlan, *, at_once: bool) -> AsyncIterator[Step]:
@@ -120,7 +113,7 @@ class StoreSweeps:
         when it is another store's or under way, ``RemoteError`` when the store does not answer: then it can go on later.
         """
         header = plan.header
-        if header.zone not in self._stores or header.store != self._url(header.zone):
+        if header.zone not in self.stores or header.store != self._url(header.zone):
             raise PlanError(f"the plan {header.id} is for {header.store}, which is not this daemon's {header.zone}")
         with self.plan_store.executing(header.id):
             items = plan.items
@@ -129,37 +122,37 @@ class StoreSweeps:
                 items = await self._set_aside(plan)
             elif not at_once or made_at is None or time.monotonic() - made_at > _AT_ONCE_SECONDS:
                 items = await self._confirmed(plan)
-            execution = Execution(plan, self.plan_store, self._counters, self._events)
+            execution = Execution(plan, self.plan_store, self.counters, self.events)
             execution.begin(items)
             async for step in self._delete(header, items, execution):
                 yield step
             for name in header.checkpoints if header.kind == DROP else ():
-                await self._local.directory_gone(header.zone, key_below(header.root, name), for_good=True)
+                await self.local.directory_gone(header.zone, key_below(header.root, name), for_good=True)
             yield execution.done()
 
     async def _confirmed(self, plan: StoredPlan) -> tuple[Item, ...]:
-        later, listed = await make(self._stores[plan.header.zone], Question.of(plan.header), self._formats)
+        later, listed = await make(self.stores[plan.header.zone], Question.of(plan.header), self.formats)
         return confirmed(plan, later, {each.name for each in listed.listing}, listed.etags)
 
     async def _set_aside(self, plan: StoredPlan) -> tuple[Item, ...]:
         """Confirm the plan of a rewind, which always takes a second look, and copy all that is to go."""
         header = plan.header
-        later, listed = await make(self._stores[header.zone], Question.of(header), self._formats)
+        later, listed = await make(self.stores[header.zone], Question.of(header), self.formats)
         items = confirmed(plan, later, {each.name for each in listed.listing}, listed.etags)
         check_nothing_new(plan, later)
         in_use = next((item.name for item in items if self._in_use(header, item)), None)
         if in_use is not None:
             raise PlanError(f"{in_use} is being written on this node: stop the query first")
-        layout, below = location_at_root(listed.listing, self._formats)
+        layout, below = location_at_root(listed.listing, self.formats)
         sizes_bytes = {each.name.decode(errors="replace"): each.size_bytes for each in below}
         directory = layout.set_aside.decode()
         check_nothing_lost(plan, items, directory, sizes_bytes)
-        made = await set_aside(self._stores[header.zone], header, items, directory, sizes_bytes)
-        await self._local.directory_made(header.zone, made)
+        made = await set_aside(self.stores[header.zone], header, items, directory, sizes_bytes)
+        await self.local.directory_made(header.zone, made)
         return items
 
     async def _delete(self, header: Header, items: Iterable[Item], execution: Execution) -> AsyncIterator[Step]:
-        access = self._stores[header.zone]
+        access = self.stores[header.zone]
         for phase in Phase:
             of_phase = iter([item for item in items if item.step() is phase])
             is_in_order = header.kind == REWIND and phase is not Phase.MANIFEST
@@ -177,19 +170,19 @@ class StoreSweeps:
                             raise
                         refusal = problem
                         continue
-                    await self._local.gone(header.zone, keys)
+                    await self.local.gone(header.zone, keys)
                 yield execution.removed(free, in_use=len(batch) - len(free))
             if refusal is not None:
                 raise refusal
 
     def _in_use(self, header: Header, item: Item) -> bool:
-        return item.step() is not Phase.DIRECTORY and self._local.in_use(header.zone, key_below(header.root, item.name))
+        return item.step() is not Phase.DIRECTORY and self.local.in_use(header.zone, key_below(header.root, item.name))
 
     async def _prune(self, access: RemoteAccess, zone: str, keys: list[str]) -> None:
         """Remove directories, deepest first; one that is not empty any more stays."""
         for key in keys:
             await access.prune(key)
-            await self._local.directory_gone(zone, key, for_good=False)
+            await self.local.directory_gone(zone, key, for_good=False)
 
     async def _put(self, zone: str, question: Question, plan: Plan, listed: RootListing, began: float) -> StoredPlan:
         kept = stored(plan, listed, question, plan_id=new_id(), zone=zone, store=self._url(zone))
@@ -198,4 +191,4 @@ class StoreSweeps:
         return kept
 
     def _url(self, zone: str) -> str:
-        return self._stores[zone].store.url
+        return self.stores[zone].store.url

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import trio
@@ -39,43 +40,38 @@ class Sweeper(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class PeriodicSweeps:
     """Sweeps ``roots``, pairs of zone and root, once in each period of ``every_seconds``."""
 
-    def __init__(
-        self,
-        stores: Mapping[str, RemoteAccess],
-        sweepers: Mapping[str, Sweeper],
-        roots: Sequence[tuple[str, str]],
-        policy: Policy,
-        every_seconds: float,
-        node: str,
-        events: EventLog,
-    ) -> None:
-        self._stores = stores
-        self._sweepers = sweepers
-        self._roots = roots
-        self._policy = policy
-        self._every_ns = int(every_seconds * _SECOND_NS)
-        self._node = node
-        self._events = events
+    stores: Mapping[str, RemoteAccess]
+    sweepers: Mapping[str, Sweeper]
+    roots: Sequence[tuple[str, str]]
+    policy: Policy
+    every_seconds: float
+    node: str
+    events: EventLog
 
     async def run(self) -> None:
         """Sweep in each period, until cancelled."""
         async with trio.open_nursery() as nursery:
-            for zone in {zone for zone, _ in self._roots}:
+            for zone in {zone for zone, _ in self.roots}:
                 nursery.start_soon(self._run_zone, zone)
 
     async def sweep_zone(self, zone: str) -> bool:
         """Sweep the zone's roots if this node leads in the present period; say whether it does. Raises ``HoldfastError``."""
-        if zone in self._stores and not await self._leads(self._stores[zone]):
+        if zone in self.stores and not await self._leads(self.stores[zone]):
             return False
-        sweeper = self._sweepers[zone]
-        for _, root in (each for each in self._roots if each[0] == zone):
-            plan = await sweeper.plan_sweep(zone, root, self._policy)
+        sweeper = self.sweepers[zone]
+        for _, root in (each for each in self.roots if each[0] == zone):
+            plan = await sweeper.plan_sweep(zone, root, self.policy)
             async for _ in sweeper.execute(plan, at_once=True):
                 pass
         return True
+
+    @property
+    def _every_ns(self) -> int:
+        return int(self.every_seconds * _SECOND_NS)
 
     async def _run_zone(self, zone: str) -> None:
         while True:
@@ -83,20 +79,20 @@ class PeriodicSweeps:
                 await self.sweep_zone(zone)
                 pause_ns = await self._until_the_next_period(zone)
             except (HoldfastError, OSError) as problem:
-                self._events.emit("sweep-failed", zone=zone, problem=str(problem))
+                self.events.emit("sweep-failed", zone=zone, problem=str(problem))
                 pause_ns = min(self._every_ns, int(_RETRY_SECONDS * _SECOND_NS))
             await trio.sleep(pause_ns / _SECOND_NS)
 
     async def _leads(self, access: RemoteAccess) -> bool:
         period = await access.now_ns() // self._every_ns
         until = (period + 1) * self._every_ns // _SECOND_NS
-        lease = json.dumps({"node": self._node, "until": until}).encode()
+        lease = json.dumps({"node": self.node, "until": until}).encode()
         try:
             return await access.take_lease(f"sweep-{period}", lease)
         except RemoteError:
             return False  # the lease may have been created all the same: no node sweeps in this period
 
     async def _until_the_next_period(self, zone: str) -> int:
-        if zone not in self._stores:
+        if zone not in self.stores:
             return self._every_ns
-        return self._every_ns - await self._stores[zone].now_ns() % self._every_ns
+        return self._every_ns - await self.stores[zone].now_ns() % self._every_ns
