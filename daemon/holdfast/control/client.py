@@ -12,45 +12,7 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
-from holdfast.control.messages import (
-    AcquireRequest,
-    BatchInfo,
-    BatchReport,
-    CacheUsage,
-    CheckpointInfo,
-    CloneProgress,
-    CloneRequest,
-    DrainRequest,
-    DropRequest,
-    EntryInfo,
-    EntryPage,
-    EventInfo,
-    ExecuteRequest,
-    Explanation,
-    Failure,
-    FlushRequest,
-    HoldingsReply,
-    Message,
-    OperationsInfo,
-    PathRequest,
-    PinInfo,
-    PinRequest,
-    PlanInfo,
-    Progress,
-    ReleaseRequest,
-    ReloadInfo,
-    RewindRequest,
-    Sample,
-    Status,
-    SweepProgress,
-    SweepRequest,
-    TransferInfo,
-    UndoProgress,
-    UndoRequest,
-    VerifyProgress,
-    VerifyRequest,
-    WorkdirInfo,
-)
+from holdfast.control import messages
 from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError, SocketForbiddenError
 
 _T = TypeVar("_T")
@@ -63,7 +25,7 @@ ANSWER_SECONDS = 150.0
 class RefusedError(HoldfastError):
     """The daemon refused the request; ``failure`` has its code and errno."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: messages.Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
 
@@ -92,255 +54,252 @@ class ControlClient:
         """Close the connection."""
         self._http.close()
 
-    def status(self) -> Status:
+    def status(self) -> messages.Status:
         """Return the state of the daemon."""
-        return self._get("/v1/status", Status)
+        return self._get("/v1/status", messages.Status)
 
-    def restart(self) -> Status:
+    def restart(self) -> messages.Status:
         """Replace the daemon under its mount; return the state of the one that ends."""
-        return self._post("/v1/restart", Message(), Status)
+        return self._post("/v1/restart", messages.Message(), messages.Status)
 
-    def reload(self) -> ReloadInfo:
+    def reload(self) -> messages.ReloadInfo:
         """Let the daemon read its configuration again."""
-        return self._post("/v1/config/reload", Message(), ReloadInfo)
+        return self._post("/v1/config/reload", messages.Message(), messages.ReloadInfo)
 
-    def check_configuration(self) -> ReloadInfo:
+    def check_configuration(self) -> messages.ReloadInfo:
         """Return what a reload would change. Raises ``RefusedError`` if a daemon could not start with the configuration."""
-        return self._get("/v1/config/check", ReloadInfo)
+        return self._get("/v1/config/check", messages.ReloadInfo)
 
-    def workdirs(self) -> list[WorkdirInfo]:
+    def workdirs(self) -> list[messages.WorkdirInfo]:
         """Return all working directories, or those of this user if the socket is ``status.sock``. Asks page by page."""
-        found = page = self._get("/v1/workdirs", list[WorkdirInfo], limit=str(_PAGE))
+        found = page = self._get("/v1/workdirs", list[messages.WorkdirInfo], limit=str(_PAGE))
         while len(page) >= _PAGE:
-            page = self._get("/v1/workdirs", list[WorkdirInfo], after=page[-1].path, limit=str(_PAGE))
+            page = self._get("/v1/workdirs", list[messages.WorkdirInfo], after=page[-1].path, limit=str(_PAGE))
             found = found + page
         return found
 
     def acquire(
         self, role: str, resource_id: str, pid: int, uid: int = -1, gid: int = -1, *, adopt: bool = False
-    ) -> WorkdirInfo:
+    ) -> messages.WorkdirInfo:
         """Acquire a working directory for the process ``pid``, numbered as this process sees it."""
-        wanted = AcquireRequest(
+        wanted = messages.AcquireRequest(
             role=role, id=resource_id, pid=pid, uid=uid, gid=gid, pid_namespace=_pid_namespace(), adopt=adopt
         )
-        return self._post("/v1/workdirs/acquire", wanted, WorkdirInfo)
+        return self._post("/v1/workdirs/acquire", wanted, messages.WorkdirInfo)
 
-    def release(self, role: str, resource_id: str) -> WorkdirInfo:
+    def release(self, role: str, resource_id: str) -> messages.WorkdirInfo:
         """Release a working directory."""
-        return self._post("/v1/workdirs/release", ReleaseRequest(role=role, id=resource_id), WorkdirInfo)
+        return self._post("/v1/workdirs/release", messages.ReleaseRequest(role=role, id=resource_id), messages.WorkdirInfo)
 
-    def entries(self, path: str) -> Iterator[EntryInfo]:
+    def entries(self, path: str) -> Iterator[messages.EntryInfo]:
         """Yield the entries of the directory ``path``, page by page."""
         after: str | None = ""
         while after is not None:
-            page = self._get("/v1/entries", EntryPage, path=path, after=after)
+            page = self._get("/v1/entries", messages.EntryPage, path=path, after=after)
             yield from page.entries
             after = page.next
 
-    def entry(self, path: str) -> EntryInfo:
+    def entry(self, path: str) -> messages.EntryInfo:
         """Return what is known about ``path``."""
-        return self._get("/v1/entry", EntryInfo, path=path)
+        return self._get("/v1/entry", messages.EntryInfo, path=path)
 
-    def usage(self, path: str) -> CacheUsage:
+    def usage(self, path: str) -> messages.CacheUsage:
         """Return what is cached at or below ``path``, by directory."""
-        return self._get("/v1/usage", CacheUsage, path=path)
+        return self._get("/v1/usage", messages.CacheUsage, path=path)
 
-    def history(self, since: int = 0) -> list[Sample]:
+    def history(self, since: int = 0) -> list[messages.Sample]:
         """Return the samples of the last day after ``since`` (seconds since the epoch), oldest first, and one of now."""
-        return self._get("/v1/history", list[Sample], since=str(since))
+        return self._get("/v1/history", list[messages.Sample], since=str(since))
 
-    def transfers(self) -> list[TransferInfo]:
+    def transfers(self) -> list[messages.TransferInfo]:
         """Return the transfers under way, oldest first, up to 200 each way."""
-        return self._get("/v1/transfers", list[TransferInfo])
+        return self._get("/v1/transfers", list[messages.TransferInfo])
 
-    def why(self, path: str) -> Explanation:
+    def why(self, path: str) -> messages.Explanation:
         """Return why ``path`` is as it is."""
-        return self._get("/v1/why", Explanation, path=path)
+        return self._get("/v1/why", messages.Explanation, path=path)
 
-    def events(self, since: int = 0) -> list[EventInfo]:
+    def events(self, since: int = 0) -> list[messages.EventInfo]:
         """Return the events after number ``since``. Asks page by page."""
-        found = page = self._get("/v1/events", list[EventInfo], since=str(since), limit=str(_PAGE))
+        found = page = self._get("/v1/events", list[messages.EventInfo], since=str(since), limit=str(_PAGE))
         while len(page) >= _PAGE:
-            page = self._get("/v1/events", list[EventInfo], since=str(page[-1].number), limit=str(_PAGE))
+            page = self._get("/v1/events", list[messages.EventInfo], since=str(page[-1].number), limit=str(_PAGE))
             found = found + page
         return found
 
-    def follow_events(self, since: int = 0) -> Iterator[EventInfo]:
+    def follow_events(self, since: int = 0) -> Iterator[messages.EventInfo]:
         """Yield the events after number ``since`` as they come, without end."""
-        headers = {"accept": "text/event-stream"}
-        try:
-            with self._http.stream("GET", "/v1/events", params={"since": since}, headers=headers, timeout=None) as reply:
-                if reply.status_code != httpx.codes.OK:
-                    _decoded(reply.status_code, reply.read(), EventInfo)
-                for line in reply.iter_lines():
-                    if line.startswith("data: "):
-                        yield msgspec.json.decode(line.removeprefix("data: "), type=EventInfo)
-        except httpx.TransportError as problem:
-            raise self._unreachable(problem) from None
+        query = {"since": str(since)}
+        return self._lines("/v1/events", messages.EventInfo, params=query, accept="text/event-stream", prefix="data: ")
 
     def metrics(self) -> str:
         """Return the metrics, in Prometheus's text format (``docs/metrics.md``)."""
-        try:
+        with self._asking():
             reply = self._http.get("/metrics")
-        except httpx.TransportError as problem:
-            raise self._unreachable(problem) from None
         return reply.text if reply.status_code == httpx.codes.OK else _decoded(reply.status_code, reply.content, str)
 
-    def watch_operations(self, path: str | None = None, min_microseconds: int = 0) -> Iterator[OperationsInfo]:
+    def watch_operations(self, path: str | None = None, min_microseconds: int = 0) -> Iterator[messages.OperationsInfo]:
         """Yield the kernel's requests as they are answered, without end: a list at once, then at least one each second.
 
         Yields only those about ``path`` or what is below it, if given, and only those that took so long. To watch costs the
         daemon processor time for each request; it stops when the iterator is closed.
         """
         query = {"min_microseconds": str(min_microseconds), **({} if path is None else {"path": path})}
-        return self._lines("GET", "/v1/operations", OperationsInfo, params=query, headers={"accept": "application/x-ndjson"})
+        return self._lines("/v1/operations", messages.OperationsInfo, params=query, accept="application/x-ndjson")
 
-    def report_batch(self, report: BatchReport) -> None:
+    def report_batch(self, report: messages.BatchReport) -> None:
         """Tell the daemon of a batch of a streaming query."""
         self._post("/v1/spark/batches/report", report, dict)
 
-    def batches(self, query: str | None = None, since: int = 0) -> list[BatchInfo]:
+    def batches(self, query: str | None = None, since: int = 0) -> list[messages.BatchInfo]:
         """Return the batches that were reported after number ``since``, oldest first; of ``query`` only, if given."""
         if query is None:
-            return self._get("/v1/spark/batches", list[BatchInfo], since=str(since))
-        return self._get("/v1/spark/batches", list[BatchInfo], since=str(since), query=query)
+            return self._get("/v1/spark/batches", list[messages.BatchInfo], since=str(since))
+        return self._get("/v1/spark/batches", list[messages.BatchInfo], since=str(since), query=query)
 
-    def verify(self, path: str | None) -> Iterator[Progress]:
+    def verify(self, path: str | None) -> Iterator[messages.Progress]:
         """Verify at or below ``path``; yield progress."""
-        return self._stream("/v1/verify", PathRequest(path=path), Progress)
+        return self._stream("/v1/verify", messages.PathRequest(path=path), messages.Progress)
 
-    def prefetch(self, path: str) -> Iterator[Progress]:
+    def prefetch(self, path: str) -> Iterator[messages.Progress]:
         """Fetch at or below ``path``; yield progress."""
-        return self._stream("/v1/prefetch", PathRequest(path=path), Progress)
+        return self._stream("/v1/prefetch", messages.PathRequest(path=path), messages.Progress)
 
-    def evict(self, path: str) -> Iterator[Progress]:
+    def evict(self, path: str) -> Iterator[messages.Progress]:
         """Evict at or below ``path``; yield progress."""
-        return self._stream("/v1/evict", PathRequest(path=path), Progress)
+        return self._stream("/v1/evict", messages.PathRequest(path=path), messages.Progress)
 
-    def flush(self, path: str | None, timeout_seconds: float) -> Iterator[Progress]:
+    def flush(self, path: str | None, timeout_seconds: float) -> Iterator[messages.Progress]:
         """Send what is unsent at or below ``path`` (None: everywhere); yield progress."""
-        return self._stream("/v1/flush", FlushRequest(path=path, timeout_seconds=timeout_seconds), Progress)
+        return self._stream(
+            "/v1/flush", messages.FlushRequest(path=path, timeout_seconds=timeout_seconds), messages.Progress
+        )
 
-    def drain(self, timeout_seconds: float) -> Iterator[Progress]:
+    def drain(self, timeout_seconds: float) -> Iterator[messages.Progress]:
         """Drain the node; yield progress."""
-        return self._stream("/v1/drain", DrainRequest(timeout_seconds=timeout_seconds), Progress)
+        return self._stream("/v1/drain", messages.DrainRequest(timeout_seconds=timeout_seconds), messages.Progress)
 
     def end_drain(self) -> None:
         """Let the node take new files for its stores again."""
-        list(self._stream("/v1/drain", DrainRequest(undo=True), Progress))
+        list(self._stream("/v1/drain", messages.DrainRequest(undo=True), messages.Progress))
 
     def pin(self, path: str, *, future: bool = False) -> None:
         """Keep ``path`` from being evicted. With ``future`` there need be nothing yet."""
-        self._post("/v1/pin", PinRequest(path=path, future=future), dict)
+        self._post("/v1/pin", messages.PinRequest(path=path, future=future), dict)
 
-    def pins(self) -> list[PinInfo]:
+    def pins(self) -> list[messages.PinInfo]:
         """Return what is pinned, oldest first."""
-        return self._get("/v1/pins", list[PinInfo])
+        return self._get("/v1/pins", list[messages.PinInfo])
 
     def unpin(self, path: str) -> None:
         """Remove the pin of ``path``."""
-        self._post("/v1/unpin", PathRequest(path=path), dict)
+        self._post("/v1/unpin", messages.PathRequest(path=path), dict)
 
-    def checkpoints(self, path: str) -> list[CheckpointInfo]:
+    def checkpoints(self, path: str) -> list[messages.CheckpointInfo]:
         """Return the checkpoints below ``path``."""
-        return self._get("/v1/checkpoints", list[CheckpointInfo], patient=True, path=path)
+        return self._get("/v1/checkpoints", list[messages.CheckpointInfo], patient=True, path=path)
 
-    def verify_checkpoints(self, request: VerifyRequest) -> Iterator[VerifyProgress]:
+    def verify_checkpoints(self, request: messages.VerifyRequest) -> Iterator[messages.VerifyProgress]:
         """Verify that batches, checkpoints and savepoints can be restored; yield progress, with the result at the end."""
-        return self._stream("/v1/checkpoints/verify", request, VerifyProgress)
+        return self._stream("/v1/checkpoints/verify", request, messages.VerifyProgress)
 
-    def plan_sweep(self, request: SweepRequest) -> PlanInfo:
+    def plan_sweep(self, request: messages.SweepRequest) -> messages.PlanInfo:
         """Make the plan of a sweep. Nothing is removed yet."""
-        return self._post("/v1/checkpoints/sweep", request, PlanInfo, patient=True)
+        return self._post("/v1/checkpoints/sweep", request, messages.PlanInfo, patient=True)
 
-    def plan_drop(self, request: DropRequest) -> PlanInfo:
+    def plan_drop(self, request: messages.DropRequest) -> messages.PlanInfo:
         """Make the plan to drop a checkpoint. Nothing is removed yet."""
-        return self._post("/v1/checkpoints/drop", request, PlanInfo, patient=True)
+        return self._post("/v1/checkpoints/drop", request, messages.PlanInfo, patient=True)
 
-    def holdings(self, path: str | None = None, *, all_nodes: bool = False) -> HoldingsReply:
+    def holdings(self, path: str | None = None, *, all_nodes: bool = False) -> messages.HoldingsReply:
         """Return which state this node holds, or with ``all_nodes`` each node, of the queries at or below ``path``."""
         query = {"all_nodes": str(int(all_nodes)), **({"path": path} if path is not None else {})}
-        return self._get("/v1/holdings", HoldingsReply, patient=False, **query)
+        return self._get("/v1/holdings", messages.HoldingsReply, patient=False, **query)
 
-    def clone(self, request: CloneRequest) -> Iterator[CloneProgress]:
+    def clone(self, request: messages.CloneRequest) -> Iterator[messages.CloneProgress]:
         """Copy a query's checkpoint; yield progress."""
-        return self._stream("/v1/checkpoints/clone", request, CloneProgress)
+        return self._stream("/v1/checkpoints/clone", request, messages.CloneProgress)
 
-    def plan_rewind(self, request: RewindRequest) -> PlanInfo:
+    def plan_rewind(self, request: messages.RewindRequest) -> messages.PlanInfo:
         """Make the plan to take a query back to an earlier batch. Nothing is touched yet."""
-        return self._post("/v1/checkpoints/rewind", request, PlanInfo, patient=True)
+        return self._post("/v1/checkpoints/rewind", request, messages.PlanInfo, patient=True)
 
-    def undo_rewind(self, request: UndoRequest) -> Iterator[UndoProgress]:
+    def undo_rewind(self, request: messages.UndoRequest) -> Iterator[messages.UndoProgress]:
         """Put back what the latest rewind of a query has set aside; yield progress."""
-        return self._stream("/v1/checkpoints/undo-rewind", request, UndoProgress)
+        return self._stream("/v1/checkpoints/undo-rewind", request, messages.UndoProgress)
 
-    def plans(self) -> list[PlanInfo]:
+    def plans(self) -> list[messages.PlanInfo]:
         """Return the stored plans, oldest first, without their entries."""
-        return self._get("/v1/checkpoints/plans", list[PlanInfo])
+        return self._get("/v1/checkpoints/plans", list[messages.PlanInfo])
 
-    def plan(self, plan_id: str, items: int | None = None) -> PlanInfo:
+    def plan(self, plan_id: str, items: int | None = None) -> messages.PlanInfo:
         """Return a plan, with all of its entries or the first ``items``."""
         if items is None:
-            return self._get("/v1/checkpoints/plan", PlanInfo, id=plan_id)
-        return self._get("/v1/checkpoints/plan", PlanInfo, id=plan_id, items=str(items))
+            return self._get("/v1/checkpoints/plan", messages.PlanInfo, id=plan_id)
+        return self._get("/v1/checkpoints/plan", messages.PlanInfo, id=plan_id, items=str(items))
 
-    def submit(self, plan: bytes) -> PlanInfo:
+    def submit(self, plan: bytes) -> messages.PlanInfo:
         """Submit a plan that was made elsewhere (``docs/checkpoints.md``, "The format of a plan"). It gets a new id."""
-        try:
+        with self._asking():
             reply = self._http.post("/v1/checkpoints/submit", content=plan, timeout=None)
-        except httpx.TransportError as problem:
-            raise self._unreachable(problem) from None
-        return _decoded(reply.status_code, reply.content, PlanInfo)
+        return _decoded(reply.status_code, reply.content, messages.PlanInfo)
 
-    def execute(self, plan_id: str, *, at_once: bool = False) -> Iterator[SweepProgress]:
+    def execute(self, plan_id: str, *, at_once: bool = False) -> Iterator[messages.SweepProgress]:
         """Execute a plan, or the rest of an interrupted one; yield progress."""
-        return self._stream("/v1/checkpoints/execute", ExecuteRequest(plan=plan_id, at_once=at_once), SweepProgress)
+        return self._stream(
+            "/v1/checkpoints/execute", messages.ExecuteRequest(plan=plan_id, at_once=at_once), messages.SweepProgress
+        )
 
     def _get(self, route: str, kind: type[_T], *, patient: bool = False, **query: str) -> _T:
-        try:
-            with _only_text():
-                reply = self._http.get(route, params=query, timeout=None if patient else self._timeout_seconds)
-        except httpx.TransportError as problem:
-            raise self._unreachable(problem) from None
+        with self._asking():
+            reply = self._http.get(route, params=query, timeout=None if patient else self._timeout_seconds)
         return _decoded(reply.status_code, reply.content, kind)
 
-    def _post(self, route: str, body: Message, kind: type[_T], *, patient: bool = False) -> _T:
-        with _only_text():
+    def _post(self, route: str, body: messages.Message, kind: type[_T], *, patient: bool = False) -> _T:
+        with self._asking():
             content = msgspec.json.encode(body)
-        try:
             reply = self._http.post(route, content=content, timeout=None if patient else self._timeout_seconds)
-        except httpx.TransportError as problem:
-            raise self._unreachable(problem) from None
         return _decoded(reply.status_code, reply.content, kind)
 
-    def _stream(self, route: str, body: Message, kind: type[_T]) -> Iterator[_T]:
-        with _only_text():
+    def _stream(self, route: str, body: messages.Message, kind: type[_T]) -> Iterator[_T]:
+        with self._asking():
             content = msgspec.json.encode(body)
-        return self._lines("POST", route, kind, content=content)
+        return self._lines(route, kind, content=content)
 
     def _lines(
         self,
-        method: str,
         route: str,
         kind: type[_T],
+        *,
         content: bytes | None = None,
         params: dict[str, str] | None = None,
-        headers: dict[str, str] | None = None,
+        accept: str = "*/*",
+        prefix: str = "",
     ) -> Iterator[_T]:
-        try:
-            with (
-                _only_text(),
-                self._http.stream(method, route, content=content, params=params, headers=headers, timeout=None) as reply,
-            ):
-                if reply.status_code != httpx.codes.OK:
-                    _decoded(reply.status_code, reply.read(), kind)
-                for line in reply.iter_lines():
-                    step: dict[str, Any] = msgspec.json.decode(line)
+        """Yield what is on the lines that begin with ``prefix``. With ``content`` it is a POST."""
+        method = "GET" if content is None else "POST"
+        stream = self._http.stream(method, route, content=content, params=params, headers={"accept": accept}, timeout=None)
+        with self._asking(), stream as reply:
+            if reply.status_code != httpx.codes.OK:
+                _decoded(reply.status_code, reply.read(), kind)
+            for line in reply.iter_lines():
+                if line.startswith(prefix):
+                    step: dict[str, Any] = msgspec.json.decode(line.removeprefix(prefix))
                     if "failure" in step:
-                        raise RefusedError(msgspec.convert(step["failure"], Failure))
+                        raise RefusedError(msgspec.convert(step["failure"], messages.Failure))
                     yield msgspec.convert(step, kind)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Turn the errors of a request, and of a name that JSON can't hold, into ours."""
+        try:
+            yield
         except httpx.TransportError as problem:
             raise self._unreachable(problem) from None
+        except UnicodeEncodeError as problem:
+            raise ConfigurationError(
+                f"{problem.object!r} is not UTF-8: the control socket can't name it; name the directory above it"
+            ) from None
 
     def _unreachable(self, problem: httpx.TransportError) -> DaemonUnreachableError:
         socket = Path(self._socket)
@@ -357,17 +316,6 @@ class ControlClient:
             f"no daemon answers on {self._socket} ({problem}); start one with 'holdfast mount', "
             "or name its socket with --socket or $HOLDFAST_SOCKET"
         )
-
-
-@contextmanager
-def _only_text() -> Iterator[None]:
-    """Refuse a name that JSON can't hold. Raises ``ConfigurationError``."""
-    try:
-        yield
-    except UnicodeEncodeError as problem:
-        raise ConfigurationError(
-            f"{problem.object!r} is not UTF-8: the control socket can't name it; name the directory above it"
-        ) from None
 
 
 def _pid_namespace() -> int:
@@ -390,7 +338,7 @@ def _decoded(status: int, content: bytes, kind: type[_T]) -> _T:
     if status == httpx.codes.OK:
         return msgspec.json.decode(content, type=kind)
     try:
-        failure = msgspec.json.decode(content, type=Failure)
+        failure = msgspec.json.decode(content, type=messages.Failure)
     except msgspec.DecodeError:
-        failure = Failure(code="protocol", errno=71, message=f"the daemon answered {status}: {content[:200]!r}")
+        failure = messages.Failure(code="protocol", errno=71, message=f"the daemon answered {status}: {content[:200]!r}")
     raise RefusedError(failure)
