@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
 import typer
 from typer._click.exceptions import ClickException
@@ -44,13 +45,18 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-for module in (mounting, waiting, observing, watching, stats, entries, holdings, sending):
-    module.register(app)
-app.command("doctor")(doctor.doctor)
-app.command("ui")(page.ui)
-app.command("batches")(batches.batches)
+_COMMANDS: tuple[Callable[..., None], ...] = (
+    *(mounting.mount, mounting.umount, mounting.restart, waiting.wait, observing.status, observing.events),
+    *(watching.top, watching.profile, watching.trace, stats.stats),
+    *(entries.ls, entries.stat, entries.why, entries.verify, entries.prefetch, entries.evict),
+    *(entries.pin, entries.unpin, entries.pins),
+    *(holdings.holdings, sending.flush, sending.drain, doctor.doctor, page.ui, batches.batches),
+)
+for command in _COMMANDS:
+    app.command()(command)
 app.add_typer(workdirs.app, name="workdir")
-restoring.register(checkpoints.app)
+for command in (restoring.verify, restoring.clone, restoring.rewind):
+    checkpoints.app.command()(command)
 app.add_typer(checkpoints.app, name="checkpoint")
 app.add_typer(configuration.app, name="config")
 

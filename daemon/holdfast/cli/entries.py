@@ -20,12 +20,6 @@ PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="A path in the
 PathArguments = Annotated[list[str], typer.Argument(metavar="PATH…", help="Paths in the mount.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    for command in (ls, stat, why, verify, prefetch, evict, pin, unpin, pins):
-        app.command()(command)
-
-
 def ls(
     path: Annotated[
         str | None, typer.Argument(metavar="[PATH]", help="A directory in the mount; default: its root.")

@@ -14,11 +14,6 @@ from holdfast.control.client import ControlClient
 from holdfast.control.messages import HeldQueryInfo, HoldingsInfo, HoldingsReply
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command()(holdings)
-
-
 def holdings(
     path: Annotated[str | None, typer.Argument(metavar="[PATH]", help="Only queries at or below this directory.")] = None,
     all_nodes: Annotated[bool, typer.Option("--all-nodes", help="What the other nodes have told the stores, too.")] = False,

@@ -38,13 +38,6 @@ _MODULE = (sys.executable, "-P", "-m")
 """The command that runs a module of ours. With -P no file in the current directory, which may be anybody's, counts."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    app.command()(mount)
-    app.command()(umount)
-    app.command()(restart)
-
-
 def mount(
     mountpoint: Annotated[str | None, typer.Argument(help="An empty directory.")] = None,
     store: Annotated[

@@ -11,12 +11,6 @@ from holdfast.cli.output import counted, duration, moment, print_json, print_jso
 from holdfast.control.messages import EventInfo, Status
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    app.command()(status)
-    app.command()(events)
-
-
 def status(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """Show the state of the daemon: mount, stores, cache, pending work."""
     with asking_client(socket) as daemon:

@@ -29,12 +29,6 @@ NEWEST_CANNOT = 4
 _SHOWN_FAULTS = 5
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    for command in (verify, clone, rewind):
-        app.command()(command)
-
-
 def verify(
     path: Annotated[
         str, typer.Argument(metavar="PATH", help="A checkpoint location, a checkpoint, or a directory of them.")

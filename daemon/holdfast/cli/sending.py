@@ -13,12 +13,6 @@ from holdfast.control.client import ControlClient
 from holdfast.errors import ConfigurationError
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    app.command()(flush)
-    app.command()(drain)
-
-
 def flush(
     path: Annotated[str | None, typer.Argument(metavar="[PATH]", help="A file or directory in the mount.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Everything that is unsent on this node.")] = False,

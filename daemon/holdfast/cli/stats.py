@@ -22,11 +22,6 @@ _COUNTERS = ("operations", "hits", "misses", "bytes_fetched", "bytes_uploaded", 
 _LINES_OF_A_PAGE = 20
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command()(stats)
-
-
 def stats(
     interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two lines.")] = 1.0,
     count: Annotated[int, typer.Option(min=0, help="End after so many lines; 0: at Ctrl-C.")] = 0,

@@ -22,11 +22,6 @@ _STORE_SECONDS = 5.0
 _NO_NAME = ".holdfast-wait"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command()(wait)
-
-
 def wait(
     timeout: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long.")] = 60.0,
     stores: Annotated[bool, typer.Option("--stores", help="Wait until all stores answer, too.")] = False,

@@ -32,13 +32,6 @@ class By(enum.StrEnum):
     PATH = "path"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    app.command()(top)
-    app.command()(profile)
-    app.command()(trace)
-
-
 def top(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """Show live which operations run, how long they take, who causes them, and what is transferred. Keys: h.
 
