@@ -15,10 +15,7 @@ app = typer.Typer(help="The configuration.", no_args_is_help=True)
 
 
 @app.command()
-def show(
-    config: ConfigFile = None,
-    as_json: Json = False,
-) -> None:
+def show(config: ConfigFile = None, as_json: Json = False) -> None:
     """Print every setting in force and where its value comes from."""
     rows = load(config, os.environ).rows()
     found = [{"key": key, "value": value, "source": source} for key, value, source in rows]

@@ -17,11 +17,7 @@ from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket
 from holdfast.cli.output import print_json, say, say_marked
 
 
-def doctor(
-    config: ConfigFile = None,
-    socket: Socket = DEFAULT_SOCKET,
-    as_json: Json = False,
-) -> None:
+def doctor(config: ConfigFile = None, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """Check the machine, the daemon that answers, and its stores; say how to mend faults. Exits with 1 if a check failed.
 
     Without a daemon, or with --config, it checks what a daemon would find that starts with that configuration.

@@ -14,8 +14,7 @@ DEFAULT_SOCKET = Path("/run/holdfast/control.sock")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Socket = Annotated[
-    Path,
-    typer.Option("--socket", envvar="HOLDFAST_SOCKET", help="The daemon's control socket.", readable=False),
+    Path, typer.Option("--socket", envvar="HOLDFAST_SOCKET", help="The daemon's control socket.", readable=False)
 ]
 
 

@@ -123,10 +123,7 @@ def _read_file(given: Path | str | None) -> Flat:
         raise ConfigurationError(f"the configuration file {path} is not UTF-8: {problem}") from None
     try:
         return _flatten(tomllib.loads(text))
-    except (
-        ValueError,
-        RecursionError,
-    ) as problem:  # also for numbers and tables that Python's parser finds too long or deep
+    except (ValueError, RecursionError) as problem:  # also for numbers and tables that are too long or deep for the parser
         raise ConfigurationError(f"{path} is not valid TOML: {problem}") from None
 
 

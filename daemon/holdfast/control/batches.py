@@ -41,11 +41,7 @@ class _Done(NamedTuple):
     @classmethod
     def so_far(cls, counters: Counters) -> _Done:
         return cls(
-            counters.hits,
-            counters.misses,
-            counters.bytes_fetched,
-            counters.bytes_uploaded,
-            counters.requests.total(),
+            counters.hits, counters.misses, counters.bytes_fetched, counters.bytes_uploaded, counters.requests.total()
         )
 
 

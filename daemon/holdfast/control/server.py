@@ -42,12 +42,7 @@ _ON_CONTROL = Terms(
     Caps(total=128, each_user=64, for_root=32),
     Bounds(stall_seconds=300.0, body_seconds=600.0),  # a plan made elsewhere is large
 )
-_ON_STATUS = Terms(
-    "status.sock",
-    Caps(total=64, each_user=16, for_root=16),
-    Bounds(stall_seconds=10.0),
-    pause_seconds=0.001,
-)
+_ON_STATUS = Terms("status.sock", Caps(total=64, each_user=16, for_root=16), Bounds(stall_seconds=10.0), pause_seconds=0.001)
 _SHORTEST_PAUSE_SECONDS = 0.01
 
 

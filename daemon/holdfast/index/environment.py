@@ -172,13 +172,7 @@ class Index:
 
 def _open(path: Path) -> lmdb.Environment:
     return lmdb.open(
-        str(path),
-        map_size=_MAP_BYTES,
-        max_dbs=MOST_DATABASES,
-        sync=False,
-        metasync=False,
-        readahead=False,
-        max_readers=64,
+        str(path), map_size=_MAP_BYTES, max_dbs=MOST_DATABASES, sync=False, metasync=False, readahead=False, max_readers=64
     )
 
 

@@ -20,10 +20,7 @@ from holdfast.remote.redaction import public_url
 
 _MOST_LINKS = 40
 """The kernel's limit of symbolic links on the way to a file (path_resolution(7))."""
-_OPTIONS = {
-    "store.directory": " (--store)",
-    "control.socket": " (--socket)",
-}
+_OPTIONS = {"store.directory": " (--store)", "control.socket": " (--socket)"}
 
 
 def check(loaded: LoadedConfig, environment: Mapping[str, str]) -> None:

@@ -19,13 +19,7 @@ from holdfast.remote import open_store
 from holdfast.session import SessionTables
 from holdfast.store import StoreDirectory
 from holdfast.telemetry import Counters, EventLog
-from holdfast.transfer import (
-    Deletions,
-    ListingCache,
-    Ownership,
-    Remote,
-    RemoteAccess,
-)
+from holdfast.transfer import Deletions, ListingCache, Ownership, Remote, RemoteAccess
 from holdfast.zones import Fallbacks, ZoneMap
 
 _log = logging.getLogger("holdfast")
@@ -78,13 +72,7 @@ def _restore_deletions(store: StoreDirectory, index: Index, zones: ZoneMap, remo
 
 
 def _remote(
-    name: str,
-    section: ZoneSection,
-    config: Config,
-    owner: str,
-    index: Index,
-    events: EventLog,
-    counters: Counters,
+    name: str, section: ZoneSection, config: Config, owner: str, index: Index, events: EventLog, counters: Counters
 ) -> Remote:
     settings = config.remote
     try:
@@ -110,13 +98,7 @@ def _remote(
     skip = len(name) + 1
     directories = ListingCache(access)
     deletions = Deletions(
-        access,
-        index.marks,
-        lambda path: path[skip:].decode(),
-        settings.delete_delay_seconds,
-        events,
-        directories,
-        owner,
+        access, index.marks, lambda path: path[skip:].decode(), settings.delete_delay_seconds, events, directories, owner
     )
     ownership = Ownership(section.uid, section.gid, section.file_mode, section.directory_mode)
     return Remote(access, directories, deletions, ownership)

@@ -25,12 +25,7 @@ class Reload:
     """
 
     def __init__(
-        self,
-        read: Callable[[], Config],
-        base: Foundation,
-        files: FileSystem,
-        workdirs: Workdirs,
-        feed: OperationFeed,
+        self, read: Callable[[], Config], base: Foundation, files: FileSystem, workdirs: Workdirs, feed: OperationFeed
     ) -> None:
         self.config = base.parts.config
         self._read = read

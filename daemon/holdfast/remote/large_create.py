@@ -11,13 +11,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Protocol
 
-from holdfast.errors import (
-    ObjectChangedError,
-    ObjectExistsError,
-    ObjectMissingError,
-    RemoteError,
-    RemoteUnavailableError,
-)
+from holdfast.errors import ObjectChangedError, ObjectExistsError, ObjectMissingError, RemoteError, RemoteUnavailableError
 from holdfast.remote.contract import ObjectInfo, UploadSource
 from holdfast.remote.keys import staged_key
 

@@ -116,11 +116,7 @@ class ObstoreStore(RemoteStore):
         directories = {child_below(prefix, path.rstrip("/")) for path in result["common_prefixes"]}
         if not prefix:
             directories.discard(PRIVATE)
-        return DirectoryListing(
-            objects,
-            frozenset(directories),
-            bool(objects or directories or marker or not prefix),
-        )
+        return DirectoryListing(objects, frozenset(directories), bool(objects or directories or marker or not prefix))
 
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
         hidden = not is_private(prefix)

@@ -59,12 +59,7 @@ class Quarantine:
         return self._held_by is not None and not self._held_by.has_ended()
 
     def take(
-        self,
-        source_fd: int,
-        name: bytes,
-        reason: dict[str, str],
-        taken: Callable[[str], None],
-        rename: Rename = _rename,
+        self, source_fd: int, name: bytes, reason: dict[str, str], taken: Callable[[str], None], rename: Rename = _rename
     ) -> None:
         """Move the file ``name`` here by ``rename``, write ``reason`` beside it, and call ``taken`` with its name here.
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
+from typing import TypeVar
 
 from holdfast.store.descent import DIRECTORY, descend
 from holdfast.store.descent import Entry as DirectoryEntry
@@ -20,6 +21,7 @@ from holdfast.store.held_directories import HeldDirectories
 from holdfast.store.syscalls import open_without_links
 
 _DEEPEST_WALK = 1024
+_Step = TypeVar("_Step")
 _PART_BYTES = 4000
 """The longest part of a path that one system call gets (PATH_MAX is 4,096)."""
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
@@ -49,14 +51,7 @@ class Tree:
         No symbolic link is followed. A path of thousands of levels takes some calls, not one for each.
         """
         _components(path)
-        fd = os.open(b".", DIRECTORY, dir_fd=directory_fd)
-        for part in _parts(path):
-            try:
-                child = self._open_part(fd, part)
-            finally:
-                os.close(fd)
-            fd = child
-        return fd
+        return _last_of(directory_fd, list(_parts(path)), self._open_part)
 
     def _open_part(self, directory_fd: int, path: bytes) -> int:
         if b"/" not in path:
@@ -64,17 +59,7 @@ class Tree:
         try:
             return open_without_links(directory_fd, path, DIRECTORY)
         except NotImplementedError:
-            return self._open_by_levels(directory_fd, path)
-
-    def _open_by_levels(self, directory_fd: int, path: bytes) -> int:
-        fd = os.open(b".", DIRECTORY, dir_fd=directory_fd)
-        for name in path.split(b"/"):
-            try:
-                child = self.open_child(fd, name)
-            finally:
-                os.close(fd)
-            fd = child
-        return fd
+            return _last_of(directory_fd, path.split(b"/"), self.open_child)
 
     def open_file(self, path: bytes) -> int:
         """Return a new descriptor, for reading, of the file at ``path``; never waits for a FIFO. Raises ``OSError``.
@@ -100,14 +85,11 @@ class Tree:
         names = _components(path)
         if self.held:
             self.held.check(path)
-        fd = os.open(b".", DIRECTORY, dir_fd=self.root_fd)
-        for level in range(len(names)):
-            try:
-                child = self._open_or_make(fd, names, level, mode, uid, gid, since)
-            finally:
-                os.close(fd)
-            fd = child
-        return fd
+        return _last_of(
+            self.root_fd,
+            range(len(names)),
+            lambda fd, level: self._open_or_make(fd, names, level, mode, uid, gid, since),
+        )
 
     def stat(self, path: bytes) -> os.stat_result:
         """Return the lstat of ``path``. Raises ``OSError``."""
@@ -217,6 +199,18 @@ class Tree:
             since_ns = since(b"/".join(names[: level + 1]))
             os.utime(name, ns=(since_ns, since_ns), dir_fd=directory_fd, follow_symlinks=False)
         return self.open_child(directory_fd, name)
+
+
+def _last_of(directory_fd: int, steps: Iterable[_Step], opened: Callable[[int, _Step], int]) -> int:
+    """Return a descriptor that the caller owns: of what the last step has ``opened`` in what the step before it had."""
+    fd = os.open(b".", DIRECTORY, dir_fd=directory_fd)
+    for step in steps:
+        try:
+            child = opened(fd, step)
+        finally:
+            os.close(fd)
+        fd = child
+    return fd
 
 
 def _parts(path: bytes) -> Iterator[bytes]:

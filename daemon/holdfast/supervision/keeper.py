@@ -259,11 +259,7 @@ def main() -> int:
     parser.add_argument("--ready-fd", type=int, help="goes to the first daemon")
     parser.add_argument("--options-fd", type=int, help="goes to every daemon")
     parser.add_argument(
-        "--watchdog",
-        type=float,
-        default=_WATCHDOG_SECONDS,
-        metavar="SECONDS",
-        help="how long a daemon may be silent",
+        "--watchdog", type=float, default=_WATCHDOG_SECONDS, metavar="SECONDS", help="how long a daemon may be silent"
     )
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()

@@ -189,11 +189,7 @@ class Fetcher:
         for attempt in range(times):
             self.counters.corrupt_dropped += 1
             self.events.emit(
-                "corrupt-arrival",
-                object=fetch.target.key,
-                store=fetch.target.remote.name,
-                part=part,
-                attempt=attempt + 1,
+                "corrupt-arrival", object=fetch.target.key, store=fetch.target.remote.name, part=part, attempt=attempt + 1
             )
 
     async def _is_stale(self, fetch: PartialFetch, info: ObjectInfo, found: Fingerprint) -> bool:

@@ -38,10 +38,7 @@ class Ownership:
 
     def owner(self, above: Owned) -> tuple[int, int]:
         """Return uid and gid for a file or directory in the directory ``above``."""
-        return (
-            above.st_uid if self.uid < 0 else self.uid,
-            above.st_gid if self.gid < 0 else self.gid,
-        )
+        return above.st_uid if self.uid < 0 else self.uid, above.st_gid if self.gid < 0 else self.gid
 
 
 @dataclass(frozen=True, slots=True)

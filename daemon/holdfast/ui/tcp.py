@@ -36,20 +36,8 @@ _TERMS = Terms(
 )
 _AGAIN_SECONDS = 5.0
 _ASKED = {
-    *(
-        "status",
-        "workdirs",
-        "events",
-        "entries",
-        "entry",
-        "why",
-        "usage",
-        "history",
-        "transfers",
-        "holdings",
-        "spark/batches",
-    ),
-    *("checkpoints", "checkpoints/plans", "checkpoints/plan"),
+    *("status", "workdirs", "events", "entries", "entry", "why", "usage", "history", "transfers", "holdings"),
+    *("spark/batches", "checkpoints", "checkpoints/plans", "checkpoints/plan"),
 }
 _ORDERED = {"prefetch", "pin", "unpin", "verify", "evict", "checkpoints/sweep", "checkpoints/execute"}
 

@@ -72,11 +72,7 @@ class Holding:
         )
         self.records.put(path, record)
         self.events.emit(
-            "workdir-acquired",
-            path=os.fsdecode(path),
-            pid=process.pid,
-            command=process.command,
-            uid=self.tree.owner(path),
+            "workdir-acquired", path=os.fsdecode(path), pid=process.pid, command=process.command, uid=self.tree.owner(path)
         )
         self._watch(process)
         return record

@@ -44,9 +44,7 @@ _POLICIES = {
         awaits_rename=True,
     ),
     "sidecar": KindPolicy(
-        "It is Hadoop's checksum of a neighbour: it stays on this node.",
-        stays_here=True,
-        polled_while_read=True,
+        "It is Hadoop's checksum of a neighbour: it stays on this node.", stays_here=True, polled_while_read=True
     ),
     "write-once": KindPolicy(
         "Its name is write-once: a second creation fails with EEXIST on whichever node, until it is removed.",
@@ -54,10 +52,7 @@ _POLICIES = {
         fetched_ahead=True,
         creator_seconds=600.0,
     ),
-    "immutable": KindPolicy(
-        "Its name stands for its content: a copy is never asked about again.",
-        fetched_ahead=True,
-    ),
+    "immutable": KindPolicy("Its name stands for its content: a copy is never asked about again.", fetched_ahead=True),
     "replaceable": KindPolicy(
         "It may be replaced on other nodes: an open asks the store if its last answer is older than the TTL.",
         revalidated=True,

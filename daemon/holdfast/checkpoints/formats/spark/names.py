@@ -90,10 +90,7 @@ _OF_A_VERSION = {
     b"delta": SparkKind.DELTA,
 }
 _STATE = [
-    (
-        None,
-        rb"%s/(?P<number>%s)(?:_(?P<unique_id>%s))?\.(?P<ending>zip|changelog|snapshot|delta)" % (_STORE, _NUMBER, UUID),
-    ),
+    (None, rb"%s/(?P<number>%s)(?:_(?P<unique_id>%s))?\.(?P<ending>zip|changelog|snapshot|delta)" % (_STORE, _NUMBER, UUID)),
     (SparkKind.SST, rb"%s/SSTs/[^/]+-(?P<unique_id>%s)\.sst" % (_STORE, UUID)),
     (SparkKind.ARCHIVED_LOG, rb"%s/logs/[^/]+-(?P<unique_id>%s)\.log" % (_STORE, UUID)),
     (SparkKind.STATE_SCHEMA, rb"%s/_metadata/schema" % _STORE),

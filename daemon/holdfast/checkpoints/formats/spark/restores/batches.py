@@ -25,11 +25,7 @@ and needs those before a batch too; of its state it may keep a version less."""
 
 
 def restores(
-    path: bytes,
-    listing: Iterable[Listed],
-    batch: int | None,
-    spoilt: Collection[bytes],
-    engine: EngineVersion | None = None,
+    path: bytes, listing: Iterable[Listed], batch: int | None, spoilt: Collection[bytes], engine: EngineVersion | None = None
 ) -> Asking[list[Restore]]:
     """Say of each retained batch of the query at ``path``, or of ``batch``, whether a restart from it finds what it reads.
 
