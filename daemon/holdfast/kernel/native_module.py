@@ -97,17 +97,23 @@ class NativeModule(Protocol):
 
 
 class NoNativeModule:
-    """Stands in for a missing C module: libfuse alone serves the mount."""
+    """Stands in for a missing C module: libfuse alone serves the mount, and pyfuse3 has all requests."""
+
+    def _do_nothing(self, *arguments: object) -> None:
+        """Take whatever a function of the C module takes."""
+
+    end = count_latencies = mark_execution = executing = enable_native_replies = _do_nothing
+    answer_directly = reply = interrupt = add_native_reply = remove_native_reply = entries = _do_nothing
 
     def configure(self, add: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
+        """Do nothing."""
+
+    def answer(self, unique: int, backing_id: int, flags: int, /) -> None:
         """Do nothing."""
 
     def session(self) -> tuple[int, int, int, str, int, int, int]:
         """Say that nothing was mounted."""
         return NO_MOUNT
-
-    def end(self) -> None:
-        """Do nothing."""
 
     def request(self) -> int:
         """Return 0: the number is unknown."""
@@ -121,49 +127,12 @@ class NoNativeModule:
         """Return 0: the caller is unknown, and counts as root."""
         return 0
 
-    def process(self) -> int:
-        """Return 0: the caller is unknown."""
-        return 0
-
-    def count_latencies(self, rows: array[int], zones: int, bounds: array[int], zone: array[int], /) -> None:
-        """Do nothing."""
-
-    def mark_execution(self, word: memoryview, refused: bytes, function: ImmediateReply, /) -> None:
-        """Do nothing."""
-
-    def executing(self, number: int, /) -> None:
-        """Do nothing."""
-
-    def enable_native_replies(self, enabled: bool, /) -> None:
-        """Do nothing."""
-
-    def answer(self, unique: int, backing_id: int, flags: int, /) -> None:
-        """Do nothing."""
-
-    def answer_directly(self, function: ImmediateReply | None, opcodes: int, /) -> None:
-        """Do nothing."""
-
-    def reply(self, unique: int, error: int, body: bytes, /) -> None:
-        """Do nothing."""
+    process = user
 
     def serve(self, events: int, handed_over: int, seconds: float, /) -> bool:
         """Leave all requests to pyfuse3."""
         del events, handed_over, seconds
         return False
-
-    def interrupt(self) -> None:
-        """Do nothing."""
-
-    def add_native_reply(self, node: int, fd: int, kind: int, nanoseconds: int, zone: int, /) -> None:
-        """Do nothing."""
-
-    def remove_native_reply(self, node: int, /) -> None:
-        """Do nothing."""
-
-    def entries(self, fd: int, position: int, size: int, others: dict[int, int], /) -> bytes | None:
-        """Return None: the caller lists the directory itself."""
-        del fd, position, size, others
-        return None
 
     def counts(self) -> tuple[tuple[int, ...], int, int]:
         """Return no counts."""
