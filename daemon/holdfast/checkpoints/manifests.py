@@ -11,9 +11,18 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol, TypeAlias, cast
+from typing import BinaryIO, Protocol, TypeAlias, TypeVar, cast
+
+import msgspec
 
 from holdfast.errors import UnreadableManifestError
+
+_T = TypeVar("_T")
+
+
+_MOST_VALUES = 2**19
+"""The limit of values in one text. A value of one byte may take 200 in memory. A commit of 58,000 partitions with eight
+stores each has so many."""
 
 
 class Readable(Protocol):
@@ -118,3 +127,23 @@ class _Rejoined:
     def read(self, size: int, /) -> bytes:
         first, self._first = self._first[:size], self._first[size:]
         return first + self._rest.read(size - len(first))
+
+
+def decoder(kind: type[_T], what: str) -> Callable[[bytes], _T]:
+    """Return what makes a ``kind`` of untrusted JSON. It raises ``BrokenError``, which says ``what`` the text was to be.
+
+    Modules make theirs when they are imported: msgspec 0.22 crashes when two threads meet a type for the first time.
+    """
+    decode = msgspec.json.Decoder(kind).decode
+
+    def decoded(text: bytes) -> _T:
+        if sum(text.count(mark) for mark in (b",", b"[", b"{")) > _MOST_VALUES:
+            raise BrokenError(Trouble.TOO_LARGE, f"{what}: more than {_MOST_VALUES} values")
+        try:
+            return decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+            raise BrokenError(Trouble.MALFORMED, f"{what}: {problem}") from None
+        except RecursionError:
+            raise BrokenError(Trouble.TOO_DEEP, what) from None
+
+    return decoded

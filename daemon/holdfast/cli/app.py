@@ -12,7 +12,6 @@ from typer.completion import completion_init  # type: ignore[attr-defined]  # it
 
 from holdfast import __version__
 from holdfast.cli import (
-    batches,
     checkpoints,
     configuration,
     doctor,
@@ -50,7 +49,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     *(watching.top, watching.profile, watching.trace, stats.stats),
     *(entries.ls, entries.stat, entries.why, entries.verify, entries.prefetch, entries.evict),
     *(entries.pin, entries.unpin, entries.pins),
-    *(holdings.holdings, sending.flush, sending.drain, doctor.doctor, page.ui, batches.batches),
+    *(holdings.holdings, sending.flush, sending.drain, doctor.doctor, page.ui, observing.batches),
 )
 for command in _COMMANDS:
     app.command()(command)

@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import time
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 import trio
 
 from holdfast import __version__
 from holdfast.capacity import Room
-from holdfast.control import process_figures
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.writeback.unsent_files import Unsent, UnsentFiles
 from holdfast.telemetry import Histogram, LoopLag, MetricsPage, metrics
@@ -23,6 +25,11 @@ from holdfast.workdirs import Workdirs
 _PART_OF_TIME = 20
 _FRESH_SECONDS = 5.0
 _NS = 1_000_000_000
+_STATM = Path("/proc/self/statm")
+_STAT = Path("/proc/self/stat")
+_BOOT = Path("/proc/stat")
+_DESCRIPTORS = Path("/proc/self/fd")
+_START_FIELD = 19  # starttime of proc_pid_stat(5), counted from the field after the name
 
 
 class OperationTime(Protocol):
@@ -72,7 +79,7 @@ class MetricsReport:
         self._workdirs = workdirs
         self._mount = mount
         self._lag = lag
-        self._started = process_figures.started()
+        self._started = _started()
 
     async def page(self) -> str:
         """Return all metrics."""
@@ -113,10 +120,10 @@ class MetricsReport:
             page.add(metrics.STORE_UP, int(remote.access.health.up), name)
 
     def _add_daemon(self, page: MetricsPage) -> None:
-        page.add(metrics.PROCESS_CPU, process_figures.cpu_seconds())
-        page.add(metrics.PROCESS_MEMORY, process_figures.resident_bytes())
-        page.add(metrics.PROCESS_FDS, process_figures.open_descriptors())
-        page.add(metrics.PROCESS_MAX_FDS, process_figures.most_descriptors())
+        page.add(metrics.PROCESS_CPU, _cpu_seconds())
+        page.add(metrics.PROCESS_MEMORY, _resident_bytes())
+        page.add(metrics.PROCESS_FDS, _open_descriptors())
+        page.add(metrics.PROCESS_MAX_FDS, _most_descriptors())
         page.add(metrics.STARTS, self._parts.index.run)
         page.add(metrics.LOOP_LAG, self._lag.histogram())
         page.add(metrics.PASSTHROUGH, int(self._mount.data_mode == "passthrough"))
@@ -187,3 +194,31 @@ class _Remembered:
                 now = trio.current_time()
                 self._next = now + max(_FRESH_SECONDS, _PART_OF_TIME * (now - began))
         return self._found
+
+
+def _resident_bytes() -> int:
+    """Return how much memory of this process is resident."""
+    return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _cpu_seconds() -> float:
+    """Return the processor time taken, in user and system mode."""
+    times = os.times()
+    return times.user + times.system
+
+
+def _started() -> float:
+    """Return when the process started, in seconds since the epoch."""
+    ticks = int(_STAT.read_text().rpartition(")")[2].split()[_START_FIELD])
+    booted = next(line.split()[1] for line in _BOOT.read_text().splitlines() if line.startswith("btime "))
+    return int(booted) + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _open_descriptors() -> int:
+    """Return how many descriptors are open."""
+    return _DESCRIPTORS.stat().st_size or len(os.listdir(_DESCRIPTORS))  # 0 before Linux 6.2
+
+
+def _most_descriptors() -> int:
+    """Return how many descriptors may be open."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -15,10 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from holdfast.config import TcpAddress
-from holdfast.control.admission import Caps
 from holdfast.control.doors import OpenDoor
 from holdfast.control.http_connection import Bounds
-from holdfast.control.http_server import HttpServer, Terms
+from holdfast.control.http_server import Caps, HttpServer, Terms
 from holdfast.control.replies import Handler, guarded, no_such_route
 from holdfast.control.tcp_peers import tcp_caller
 from holdfast.telemetry import EventLog

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from holdfast.checkpoints.formats.interface import Restore
 from holdfast.checkpoints.restoring.cloning import Clones
-from holdfast.checkpoints.restoring.undoing import Undoing
+from holdfast.checkpoints.restoring.rewinding import Undoing
 from holdfast.checkpoints.restoring.verifying import StoreVerification
 from holdfast.control.copy_rights import CopyRights
 from holdfast.control.http_connection import CALLER

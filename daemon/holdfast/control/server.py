@@ -21,10 +21,9 @@ from starlette.routing import Route
 
 from holdfast.config import Reloaded, TcpAddress
 from holdfast.control.acquiring import WorkdirRoutes
-from holdfast.control.admission import Caps
 from holdfast.control.doors import door_of
 from holdfast.control.http_connection import CALLER, Bounds
-from holdfast.control.http_server import HttpServer, Terms
+from holdfast.control.http_server import Caps, HttpServer, Terms
 from holdfast.control.listeners import listening
 from holdfast.control.messages import Message, PublicStatus, ReloadInfo, Status, WorkdirInfo
 from holdfast.control.metrics_listener import MetricsListener

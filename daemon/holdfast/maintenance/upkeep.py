@@ -11,8 +11,7 @@ from holdfast.checkpoints.configured import sweep_policy, sweep_roots
 from holdfast.checkpoints.reachability import Policy
 from holdfast.checkpoints.restoring.cloning import Clones
 from holdfast.checkpoints.restoring.originals import Originals
-from holdfast.checkpoints.restoring.rewinding import Rewinds
-from holdfast.checkpoints.restoring.undoing import Undoing
+from holdfast.checkpoints.restoring.rewinding import Rewinds, Undoing
 from holdfast.checkpoints.restoring.verifying import StoreVerification
 from holdfast.checkpoints.sweeps.execution import StoreSweeps
 from holdfast.checkpoints.sweeps.periodic import PeriodicSweeps, Sweeper

@@ -12,7 +12,6 @@ from holdfast.control.batches import Batches, BatchRoutes
 from holdfast.control.browsing import BrowsingRoutes
 from holdfast.control.cache_usage import CacheSurvey
 from holdfast.control.copy_rights import CopyRights
-from holdfast.control.history import History
 from holdfast.control.holdings import HoldingsRoutes
 from holdfast.control.inspect import Inspector
 from holdfast.control.metrics import MetricsReport, RequestFigures
@@ -21,7 +20,7 @@ from holdfast.control.paths import Paths
 from holdfast.control.restoring import RestoreRoutes
 from holdfast.control.server import ControlServer, Reloading, Restartable
 from holdfast.control.status import MountFacts, StatusReport
-from holdfast.control.surveys import SurveyRoutes
+from holdfast.control.surveys import History, SurveyRoutes
 from holdfast.control.sweeping import SweepRoutes
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation

@@ -1,13 +1,19 @@
 """The local store: one directory on one file system that contains everything this node keeps."""
 
 from holdfast.store.change_stamps import LONGEST_TICK_NS, Stamp, Stamps, stamp_of
-from holdfast.store.copy_marks import is_copy, mark_copy
 from holdfast.store.deferred_free import QUICKLY_FREED_BYTES, Freeing, Space
 from holdfast.store.descent import DIRECTORY, descend
 from holdfast.store.directory_times import ImpliedTimes, advance_mtime, keeping_mtime
 from holdfast.store.held_directories import HeldDirectory
 from holdfast.store.layout import FORMAT_VERSION, DiskSpace, StoreDirectory, disk_space
-from holdfast.store.noted_digests import digest_when_placed, note_digest, noted_digest, renew_noted_digest
+from holdfast.store.noted_digests import (
+    digest_when_placed,
+    is_copy,
+    mark_copy,
+    note_digest,
+    noted_digest,
+    renew_noted_digest,
+)
 from holdfast.store.ordinary_user import OrdinaryUser
 from holdfast.store.outside_calls import Answer, OutsideCalls
 from holdfast.store.quarantine import Quarantine, QuarantinedFile

@@ -1,8 +1,8 @@
-"""The digest that a copy of an object had when it was placed, noted on the file itself.
+"""Notes on a copy of an object, in extended attributes of the file: the digest that it had when placed, and that it is one.
 
-It tells, when the index is lost in a power cut, whether the file's bytes had reached the disk: file systems write names,
-sizes and times of a new file before its bytes. It counts only for the time of modification that is noted with it, so it says
-nothing of a file that was changed since.
+The digest tells, when the index is lost in a power cut, whether the file's bytes had reached the disk: file systems write
+names, sizes and times of a new file before its bytes. It counts only for the time of modification that is noted with it, so
+it says nothing of a file that was changed since.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from holdfast.digest import DIGEST_BYTES
 
 _ATTRIBUTE = "user.holdfast.digest"
 _NOTED = struct.Struct(f"<q{DIGEST_BYTES}s")
+_MARK = "user.holdfast.copy"
 
 
 class _Note(NamedTuple):
@@ -59,3 +60,23 @@ def _noted(file: int | bytes) -> _Note | None:
         if isinstance(problem, struct.error) or problem.errno in (errno.ENODATA, errno.EOPNOTSUPP):
             return None
         raise
+
+
+def mark_copy(fd: int) -> None:
+    """Mark a file that was fetched into a working directory as a copy of an object, not a file of its user.
+
+    Users can neither see nor remove the mark, so copies are still known when the index is lost. It stays when the file is
+    changed: what is made of an object is not for everybody either. Raises ``OSError``.
+    """
+    os.setxattr(fd, _MARK, b"")
+
+
+def is_copy(file: int | bytes) -> bool:
+    """Say whether a file, given by descriptor or path, is marked; symbolic links are not followed. Raises ``OSError``."""
+    try:
+        os.getxattr(file, _MARK, follow_symlinks=isinstance(file, int))
+    except OSError as problem:
+        if problem.errno in (errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT):
+            return False
+        raise
+    return True

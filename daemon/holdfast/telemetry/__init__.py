@@ -5,6 +5,14 @@ from holdfast.telemetry.events import Event, EventLog, RareEvents
 from holdfast.telemetry.latencies import Histogram, Latencies
 from holdfast.telemetry.loop_lag import LoopLag
 from holdfast.telemetry.metrics import MetricsPage
-from holdfast.telemetry.operation_feed import OBSERVED, SLOW_NS, Notes, Observed, OperationFeed, SlowOperations, waiting_for
+from holdfast.telemetry.operation_feed import (
+    OBSERVED,
+    SLOW_NS,
+    Notes,
+    Observed,
+    OperationFeed,
+    SlowOperations,
+    follow_log_level,
+    waiting_for,
+)
 from holdfast.telemetry.private_files import LineFormatter, PrivateLogFile
-from holdfast.telemetry.request_log import follow_log_level

@@ -7,18 +7,24 @@ the context of the operation's task.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from errno import errorcode
 from itertools import islice
 from typing import NamedTuple
+
+from holdfast.system.text import shown
 
 _KEPT = 8192
 SLOW_NS = 50_000_000
 _SLOW_KEPT = 1000
+_log = logging.getLogger("holdfast.requests")
+_NS_PER_MS = 1e6
 
 
 @dataclass(slots=True)
@@ -152,3 +158,35 @@ def _concerns(operation: Observed, path: bytes) -> bool:
     below = path + b"/" if path else b""
     names = filter(None, (operation.path, operation.target))
     return any(name == path or name.startswith(below) for name in names)
+
+
+def follow_log_level(feed: OperationFeed) -> None:
+    """Begin or end to log the operations of ``feed``, as the level of the log is now. Call it when that has changed."""
+    feed.follow(_write if _log.isEnabledFor(logging.DEBUG) else None)
+
+
+def _write(operation: Observed) -> None:
+    _log.debug("%s", line(operation))
+
+
+def line(operation: Observed) -> str:
+    """Return what a request was about, who made it, how long it took, and what came of it."""
+    target = f" -> {shown(operation.target)}" if operation.target else ""
+    result = errorcode.get(operation.errno, str(operation.errno)) if operation.errno else "done"
+    about = f"{operation.operation} {shown(operation.path) or '.'}{target}"
+    took = f"{operation.duration_ns / _NS_PER_MS:.2f} ms"
+    return ", ".join([f"{about}: {result} in {took}", *_notes(operation), f"pid {operation.pid}, uid {operation.uid}"])
+
+
+def _notes(operation: Observed) -> Iterator[str]:
+    notes = operation.notes
+    if operation.is_object:
+        yield "cache miss" if notes.is_miss else "cache hit"
+    if operation.data_bytes:
+        yield f"{operation.data_bytes} bytes"
+    if notes.fetched_bytes:
+        yield f"{notes.fetched_bytes} bytes fetched"
+    if notes.store_requests:
+        yield f"store requests: {notes.store_requests} in {notes.store_seconds * 1e3:.2f} ms"
+    for what, seconds in notes.waits.items():
+        yield f"{seconds * 1e3:.2f} ms waiting for {what}"

@@ -11,11 +11,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.control.admission import Caps
 from holdfast.control.callers import Caller
 from holdfast.control.doors import OpenDoor
 from holdfast.control.http_connection import Bounds
-from holdfast.control.http_server import HttpServer, Terms
+from holdfast.control.http_server import Caps, HttpServer, Terms
 from holdfast.errors import ConfigurationError
 from holdfast.telemetry import EventLog
 from holdfast.ui.forwarding import Forwarder

@@ -17,10 +17,9 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.config import TcpAddress, UiSection
-from holdfast.control.admission import Caps
 from holdfast.control.doors import OpenDoor
 from holdfast.control.http_connection import Bounds
-from holdfast.control.http_server import HttpServer, Terms
+from holdfast.control.http_server import Caps, HttpServer, Terms
 from holdfast.control.tcp_peers import tcp_caller
 from holdfast.telemetry import EventLog
 from holdfast.ui.guard import Guard

@@ -10,7 +10,7 @@ import pytest
 from holdfast.checkpoints.examination import examined
 from holdfast.checkpoints.formats import FORMATS
 from holdfast.checkpoints.formats.interface import Restore
-from holdfast.checkpoints.formats.spark.partitions import partitions_of_operator
+from holdfast.checkpoints.formats.spark.batch_log import partitions_of_operator
 from holdfast.checkpoints.plans import Listed
 from holdfast.checkpoints.reachability import places_of, restores
 from holdfast.errors import PlanError

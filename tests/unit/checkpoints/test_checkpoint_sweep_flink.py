@@ -20,9 +20,8 @@ from holdfast.checkpoints.reachability import (
     up_to,
 )
 from holdfast.checkpoints.sweeps.plan_format import SWEEP
-from holdfast.checkpoints.sweeps.planning import Question, stored
+from holdfast.checkpoints.sweeps.planning import Question, RootListing, stored
 from holdfast.checkpoints.sweeps.revalidation import confirmed
-from holdfast.checkpoints.sweeps.root_listing import RootListing
 from holdfast.errors import ConfigurationError, PlanOutdatedError
 from tests.support.checkpoints import samples
 from tests.support.checkpoints.roots import DAY, HOUR, START, Root, reasons, uuid

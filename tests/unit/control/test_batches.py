@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from holdfast.cli.batches import line
+from holdfast.cli.observing import line
 from holdfast.control.batches import Batches
 from holdfast.control.messages import BatchReport
 from holdfast.telemetry import Counters, EventLog

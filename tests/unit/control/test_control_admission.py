@@ -7,8 +7,8 @@ import json
 import pytest
 from starlette.responses import StreamingResponse
 
-from holdfast.control.admission import Admission, Caps
 from holdfast.control.callers import Caller
+from holdfast.control.http_server import Admission, Caps
 from holdfast.control.messages import ReleaseRequest
 from holdfast.control.replies import LARGEST_PAGE, listed
 

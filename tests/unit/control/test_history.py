@@ -7,8 +7,8 @@ from itertools import pairwise
 import trio
 from trio.testing import MockClock
 
-from holdfast.control.history import History
 from holdfast.control.messages import Sample
+from holdfast.control.surveys import History
 
 
 def sample() -> Sample:

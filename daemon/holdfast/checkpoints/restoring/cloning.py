@@ -18,7 +18,7 @@ import msgspec
 from holdfast.checkpoints.plans import Listed
 from holdfast.checkpoints.restoring.object_checks import content
 from holdfast.checkpoints.restoring.originals import Original, Originals
-from holdfast.checkpoints.sweeps.root_listing import list_root
+from holdfast.checkpoints.sweeps.planning import list_root
 from holdfast.checkpoints.sweeps.setting_aside import copy_all, in_steps
 from holdfast.digest import fingerprint_of_buffer
 from holdfast.errors import ObjectExistsError, PlanError

@@ -12,7 +12,7 @@ from holdfast.checkpoints.formats.interface import LocationLayout
 from holdfast.checkpoints.plans import Listed
 from holdfast.checkpoints.reachability import location_at_root, self_contained
 from holdfast.checkpoints.restoring.verifying import StoreVerification
-from holdfast.checkpoints.sweeps.root_listing import RootListing, list_root
+from holdfast.checkpoints.sweeps.planning import RootListing, list_root
 from holdfast.checkpoints.sweeps.several_at_once import read_all
 from holdfast.errors import PlanError
 from holdfast.transfer import RemoteAccess

@@ -27,9 +27,8 @@ from holdfast.checkpoints.formats import FORMATS, Formats
 from holdfast.checkpoints.reachability import Found, Phase, Plan, Policy, location_at_root
 from holdfast.checkpoints.sweeps.plan_format import DROP, REWIND, SWEEP, Header, Item, StoredPlan
 from holdfast.checkpoints.sweeps.plan_store import PlanStore, new_id
-from holdfast.checkpoints.sweeps.planning import Question, make, make_drop, stored, take_census
+from holdfast.checkpoints.sweeps.planning import Question, RootListing, make, make_drop, stored, take_census
 from holdfast.checkpoints.sweeps.revalidation import Execution, Step, check_nothing_new, confirmed
-from holdfast.checkpoints.sweeps.root_listing import RootListing
 from holdfast.checkpoints.sweeps.setting_aside import check_nothing_lost, set_aside
 from holdfast.errors import PlanError, RemoteRefusedError
 from holdfast.remote import key_below

@@ -13,7 +13,6 @@ Everything here is pure: names, listings and manifests come in; plans go out. Na
 listing, with ``/`` between their components. Layouts hold no state, and are sent to Spark's executors.
 """
 
-from holdfast.checkpoints.formats.interface.census import Counted, Found
 from holdfast.checkpoints.formats.interface.format import FetchReferences, Format, ListDirectories, ReadAhead
 from holdfast.checkpoints.formats.interface.locations import (
     Batch,
@@ -24,7 +23,19 @@ from holdfast.checkpoints.formats.interface.locations import (
     LocationLayout,
     StatePartition,
 )
-from holdfast.checkpoints.formats.interface.names import LOGS, OTHER, TEMPORARY, UUID, Unknown
-from holdfast.checkpoints.formats.interface.restores import EngineVersion, Fault, Restore
-from holdfast.checkpoints.formats.interface.states import StateFile, StatefulOperator, StateStore
+from holdfast.checkpoints.formats.interface.terms import (
+    LOGS,
+    OTHER,
+    TEMPORARY,
+    UUID,
+    Counted,
+    EngineVersion,
+    Fault,
+    Found,
+    Restore,
+    StateFile,
+    StatefulOperator,
+    StateStore,
+    Unknown,
+)
 from holdfast.checkpoints.formats.interface.trees import Completions, N, Retained, Role, TreeLayout, TreeName

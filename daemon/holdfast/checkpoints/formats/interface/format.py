@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, TypeAlias
 
 from holdfast.checkpoints.formats.interface.locations import GroupLayout, LocationLayout
-from holdfast.checkpoints.formats.interface.states import StateFile, StatefulOperator
+from holdfast.checkpoints.formats.interface.terms import StateFile, StatefulOperator
 from holdfast.checkpoints.formats.interface.trees import TreeLayout
 from holdfast.checkpoints.manifests import ManifestKind, MetadataReader
 from holdfast.zones import NameKind

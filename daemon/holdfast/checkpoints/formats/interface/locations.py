@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from holdfast.checkpoints.examination import Asking
-from holdfast.checkpoints.formats.interface.census import Counted
-from holdfast.checkpoints.formats.interface.restores import EngineVersion, Restore
+from holdfast.checkpoints.formats.interface.terms import Counted, EngineVersion, Restore
 from holdfast.checkpoints.plans import Listed, PlanBuilder
 
 

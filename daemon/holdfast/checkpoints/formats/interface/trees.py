@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import accumulate
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from holdfast.checkpoints.formats.interface.census import Counted
+from holdfast.checkpoints.formats.interface.terms import Counted
 from holdfast.checkpoints.manifests import Manifest
 from holdfast.checkpoints.plans import Kept, Listed, PlanBuilder
 from holdfast.checkpoints.references import Reference

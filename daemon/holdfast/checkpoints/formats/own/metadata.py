@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from holdfast.checkpoints.json_manifests import decoder
-from holdfast.checkpoints.manifests import BrokenError, Manifest, Readable, Trouble, Unreadable
+from holdfast.checkpoints.manifests import BrokenError, Manifest, Readable, Trouble, Unreadable, decoder
 from holdfast.checkpoints.references import Reference, ReferenceKind
 
 VERSION = 1

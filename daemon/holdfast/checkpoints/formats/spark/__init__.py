@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 
 from holdfast.checkpoints.formats.interface import Format
+from holdfast.checkpoints.formats.spark.batch_log import partitions_now
 from holdfast.checkpoints.formats.spark.layouts import Queries, SinkLogs
-from holdfast.checkpoints.formats.spark.partitions import partitions_now
 from holdfast.checkpoints.formats.spark.read_ahead import read_ahead
 from holdfast.checkpoints.formats.spark.states import state_file, stateful_operator
 from holdfast.checkpoints.formats.spark.wrapping import TEMPORARY_NAME

@@ -6,16 +6,16 @@ unique ids of its stores. Sources: S ``CommitLog`` (versions 1 to 3), ``OffsetSe
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import dataclass
 
 import msgspec
 
-from holdfast.checkpoints.json_manifests import decoder
-from holdfast.checkpoints.manifests import BrokenError, Manifest, Readable, Trouble, Unreadable
+from holdfast.checkpoints.manifests import BrokenError, Manifest, Readable, Trouble, Unreadable, decoder
 
 _LARGEST_BYTES = 32 * 2**20
-"""The size limit of a log entry. A commit has 40 bytes for each store, and at most as many stores as ``json_manifests``
+"""The size limit of a log entry. A commit has 40 bytes for each store, and at most as many stores as ``decoder``
 takes values."""
 _NEWEST_COMMIT = 3
 _NEWEST_OFFSETS = 2
@@ -23,6 +23,8 @@ _MOST_SOURCES = 10_000
 """The limit of sources with a log. Nobody has so many in one query."""
 _VERSION = re.compile(rb"v([0-9]{1,4})\s*")
 _OBJECT_LINE = re.compile(rb"^\{.*$", re.MULTILINE)
+_SETTING = "spark.sql.shuffle.partitions"
+_LONGEST_NUMBER = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +136,30 @@ def _operator(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or len(text) > 19:
         raise BrokenError(Trouble.MALFORMED, f"a commit with an operator {text[:20]!r}")
     return int(text)
+
+
+def partitions_in_settings(offsets: SparkOffsets | None) -> int:
+    """Return the number that a batch's settings name; 0 if they name none."""
+    told = (offsets.settings if offsets else {}).get(_SETTING, "")
+    return int(told) if told.isdecimal() and len(told) < _LONGEST_NUMBER else 0
+
+
+def partitions_of_operator(by_metadata: int, by_settings: int, there: int, by_commit: int = 0) -> int:
+    """Return how many partitions an operator's state has in a batch; 0 for what is not known.
+
+    Spark takes the number from the settings in the batch's offsets, and an operator that can't be divided, such as a global
+    limit, has one. The number in the operator's metadata is that of the query's first start: Spark 4.3's repartitioning of
+    state changes the settings alone. Sources: S ``OffsetSeqMetadata``, ``OfflineStateRepartitionRunner`` (Spark 4.3).
+    ``there`` is how many have files: it shows only that the operator is divided, for some may be old, and others lost.
+    """
+    if not by_metadata or not by_settings:
+        return max(by_metadata, by_settings, there, by_commit)
+    is_divided = max(by_metadata, there, by_commit) > 1
+    return max(by_settings, by_commit) if is_divided else 1
+
+
+def partitions_now(by_metadata: int, there: int, newest_offsets: bytes) -> int:
+    """Return the number in the batch whose offsets have these bytes; of damaged ones, what the rest says."""
+    read = read_spark_offsets(io.BytesIO(newest_offsets), len(newest_offsets))
+    settings = partitions_in_settings(read if isinstance(read, SparkOffsets) else None)
+    return partitions_of_operator(by_metadata, settings, there)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from holdfast.checkpoints.formats.spark import lz4_blocks
-from holdfast.checkpoints.json_manifests import decoder
-from holdfast.checkpoints.manifests import BrokenError, Manifest, Readable, Trouble, Unreadable
+from holdfast.checkpoints.manifests import BrokenError, Manifest, Readable, Trouble, Unreadable, decoder
 
 _LONGEST_TEXT_BYTES = 2**16
 """The limit of a text that DataOutput.writeUTF writes: its length takes two bytes."""

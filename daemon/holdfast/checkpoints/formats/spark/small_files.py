@@ -16,8 +16,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from holdfast.checkpoints.json_manifests import decoder
-from holdfast.checkpoints.manifests import BrokenError, Manifest, Reader, Trouble, Unreadable
+from holdfast.checkpoints.manifests import BrokenError, Manifest, Reader, Trouble, Unreadable, decoder
 
 _LARGEST_BYTES = 4 * 2**20
 _TAIL_BYTES = 64 * 1024

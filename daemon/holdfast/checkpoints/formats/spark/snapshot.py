@@ -17,8 +17,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from holdfast.checkpoints.json_manifests import decoder
-from holdfast.checkpoints.manifests import BrokenError, Manifest, Trouble, Unreadable
+from holdfast.checkpoints.manifests import BrokenError, Manifest, Trouble, Unreadable, decoder
 
 _MEMBER = "metadata"
 _VERSIONS = {b"v1": 1, b"v2": 2}

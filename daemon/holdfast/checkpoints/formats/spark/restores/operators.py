@@ -6,10 +6,14 @@ from collections.abc import Collection, Iterable
 
 from holdfast.checkpoints.examination import Asking
 from holdfast.checkpoints.formats.interface import Fault
-from holdfast.checkpoints.formats.spark.batch_log import SparkCommit, SparkOffsets
+from holdfast.checkpoints.formats.spark.batch_log import (
+    SparkCommit,
+    SparkOffsets,
+    partitions_in_settings,
+    partitions_of_operator,
+)
 from holdfast.checkpoints.formats.spark.manifests import OPERATOR_METADATA, STATE_SCHEMA
 from holdfast.checkpoints.formats.spark.names import DEFAULT_STORE, SparkKind, SparkName, StoreId, parse_spark
-from holdfast.checkpoints.formats.spark.partitions import partitions_in_settings, partitions_of_operator
 from holdfast.checkpoints.formats.spark.restores.location import Findings, Location
 from holdfast.checkpoints.formats.spark.small_files import OperatorStores
 from holdfast.checkpoints.manifests import Manifest
