@@ -55,7 +55,6 @@ class Index:
         self.renewed = renewed
         self._environment = environment
         self._file = path / _DATA
-        self._meta = environment.open_db(b"meta")
         self._mapped_pages = MappedPages(self._file)
         self.entries = Entries(environment, self._mapped_pages)
         self.marks = NameMarks(environment)

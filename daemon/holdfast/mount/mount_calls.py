@@ -11,7 +11,6 @@ import errno
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 # the same numbers on all architectures
 _OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT = 428, 429, 430, 431, 432
@@ -68,12 +67,6 @@ def place_beneath(mount: int, path: str) -> bool:
             raise
         return False
     return True
-
-
-def number_of(mount: int) -> int:
-    """Return the number that mountinfo has for the mount of a descriptor. Asks no file system."""
-    lines = Path(f"/proc/self/fdinfo/{mount}").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("mnt_id:")).split()[1])
 
 
 @contextmanager
