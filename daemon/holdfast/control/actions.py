@@ -6,6 +6,7 @@ import stat as stat_module
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -30,51 +31,41 @@ _T = TypeVar("_T")
 _AHEAD = 10_000
 
 
+@dataclass(frozen=True, slots=True)
 class Actions:
     """Actions over a tree. Each one yields its progress and continues after a file that fails."""
 
-    def __init__(self, base: Foundation, files: FileSystem, paths: Paths) -> None:
-        self._files = files
-        self._nodes = base.nodes
-        self._directories = base.directories
-        self._policy = base.policy
-        self._room = base.room
-        self._invalidation = base.invalidation
-        self._entries = base.parts.index.entries
-        self._pins = base.parts.index.pins
-        self._tree = base.parts.store.tree
-        self._drain = base.drain
-        self._events = base.parts.events
-        self._rare_events = base.rare_events
-        self._paths = paths
+    base: Foundation
+    files: FileSystem
+    paths: Paths
 
     async def verify(self, path: str | None) -> AsyncIterator[Progress]:
         """Hash every local file with a known digest at or below ``path`` (None: everywhere); drop files that differ."""
         wanted = b""
         if path is not None:
-            wanted = self._paths.relative(path)
-            async with self._paths.find(path):
+            wanted = self.paths.relative(path)
+            async with self.paths.find(path):
                 pass  # otherwise a misspelt path would verify without errors
-        async with aclosing(self._files.verifier.known_files(wanted)) as files:
+        async with aclosing(self.files.verifier.known_files(wanted)) as files:
             ahead = ReadAhead(files)
             done = bytes_done = 0
             while some := await ahead.take(1):
                 inode, file = some[0]
                 problem = None
                 try:
-                    if not await self._files.verifier.check_at(file, inode):
+                    if not await self.files.verifier.check_at(file, inode):
                         problem = _DIFFERS
                 except (OSError, HoldfastError) as error:
                     problem = str(error)
                 done += 1
                 bytes_done += self._size(inode)
-                name = self._paths.absolute(file)
+                name = self.paths.absolute(file)
                 yield Progress(done=done, total=ahead.found, bytes_done=bytes_done, path=name, problem=problem)
         yield Progress(done=done, total=done, bytes_done=bytes_done, finished=True)
 
     async def prefetch(self, path: str) -> AsyncIterator[Progress]:
         """Fetch every object at or below ``path`` that is not local."""
-        async with self._paths.find(path) as top, aclosing(self._remote_files(top)) as files:
+        async with self.paths.find(path) as top, aclosing(self._remote_files(top)) as files:
             ahead = ReadAhead(files)
             done = bytes_done = 0
             try:
@@ -87,7 +78,7 @@ class Actions:
                         yield Progress(done=done, total=ahead.found, bytes_done=bytes_done, path=name, problem=problem)
             finally:
                 for file in ahead.waiting:
-                    self._nodes.let_go(file.node)
+                    self.base.nodes.let_go(file.node)
         yield Progress(done=done, total=done, bytes_done=bytes_done, finished=True)
 
     async def evict(self, path: str) -> AsyncIterator[Progress]:
@@ -95,9 +86,9 @@ class Actions:
 
         At the end the kernel knows nothing more of the copy of a single file; those of many it forgets soon.
         """
-        wanted = self._paths.relative(path)
-        await self._files.releasing.settle()
-        async with self._paths.find(path) as found:
+        wanted = self.paths.relative(path)
+        await self.files.releasing.settle()
+        async with self.paths.find(path) as found:
             is_file_here = not found.node.is_directory and found.node.backing != 0
             names = [] if found.node.is_directory else list(found.node.names())
         async with aclosing(self._clean(wanted)) as copies:
@@ -106,24 +97,24 @@ class Actions:
             while some := await ahead.take(1):
                 inode, file = some[0]
                 size_bytes = self._size(inode)
-                if self._room.evict_file(inode):
+                if self.base.room.evict_file(inode):
                     done += 1
                     bytes_done += size_bytes
-                    yield Progress(done=done, total=ahead.found, bytes_done=bytes_done, path=self._paths.absolute(file))
+                    yield Progress(done=done, total=ahead.found, bytes_done=bytes_done, path=self.paths.absolute(file))
                 await trio.lowlevel.checkpoint()
         if is_file_here and not done:
             raise FileBusyError(
                 f"{path} can't be evicted now: it is open, pinned, or not in the store ('holdfast why' tells)"
             )
-        await self._invalidation.invalidate_now([(parent.id, name) for parent, name in names])
+        await self.base.invalidation.invalidate_now([(parent.id, name) for parent, name in names])
         yield Progress(done=done, total=ahead.found, bytes_done=bytes_done, finished=True)
 
     async def flush(self, path: str | None, timeout_seconds: float) -> AsyncIterator[Progress]:
         """Send what is unsent at or below ``path`` (None: everywhere), and carry out deletions held back there."""
         wanted = b""
         if path is not None:
-            wanted = self._paths.relative(path)
-            async with self._paths.find(path):
+            wanted = self.paths.relative(path)
+            async with self.paths.find(path):
                 pass  # otherwise a misspelt path would have nothing unsent
         deadline = trio.current_time() + timeout_seconds
         async for step in self._send(wanted, deadline, waits_for_writers=False):
@@ -131,95 +122,95 @@ class Actions:
 
     async def drain(self, timeout_seconds: float) -> AsyncIterator[Progress]:
         """Take nothing new for the stores from now on, and send everything. Raises ``OSError``."""
-        self._drain.begin()
-        self._events.emit("draining")
+        self.base.drain.begin()
+        self.base.parts.events.emit("draining")
         deadline = trio.current_time() + timeout_seconds
         problems = 0
         async for step in self._send(b"", deadline, waits_for_writers=True):
             problems += step.problem is not None
             yield step
         if not problems:
-            self._events.emit("drained")
+            self.base.parts.events.emit("drained")
 
     def end_drain(self) -> None:
         """Take everything again. Raises ``OSError``."""
-        self._drain.end()
-        self._events.emit("drain-undone")
+        self.base.drain.end()
+        self.base.parts.events.emit("drain-undone")
 
     async def _send(self, wanted: bytes, deadline: float, *, waits_for_writers: bool) -> AsyncIterator[Progress]:
-        await self._files.releasing.settle()
-        unsent = self._files.unsent
+        await self.files.releasing.settle()
+        unsent = self.files.unsent
         done = bytes_done = 0
         tried: set[bytes] = set()
         while files := [path for path in await trio.to_thread.run_sync(unsent.below, wanted) if path not in tried]:
             if tried and not waits_for_writers:
                 break  # written since
             for file in files:
-                size_bytes = self._size(self._tree.inode(file))
+                size_bytes = self._size(self.base.parts.store.tree.inode(file))
                 problem = await unsent.send(file, deadline, waits_for_writers=waits_for_writers)
                 tried.add(file)
                 done += problem is None
                 bytes_done += 0 if problem else size_bytes
-                name = self._paths.absolute(file)
+                name = self.paths.absolute(file)
                 yield Progress(done=done, total=len(tried | {*files}), bytes_done=bytes_done, path=name, problem=problem)
         for file, why in await unsent.send_deletions(wanted, deadline):
-            yield Progress(done=done, total=len(tried), bytes_done=bytes_done, path=self._paths.absolute(file), problem=why)
+            yield Progress(done=done, total=len(tried), bytes_done=bytes_done, path=self.paths.absolute(file), problem=why)
         yield Progress(done=done, total=len(tried), bytes_done=bytes_done, finished=True)
 
     def pins(self) -> list[str]:
         """Return all pinned paths, oldest first."""
-        return [self._paths.absolute(path) for path in self._pins.all()]
+        return [self.paths.absolute(path) for path in self.base.parts.index.pins.all()]
 
     async def pin(self, path: str, uid: int, *, must_exist: bool) -> None:
         """Keep local files at or below ``path``, present and future, from being evicted, as the user ``uid`` asks.
 
         Raises ``NoSuchEntryError`` if there is nothing, unless it need not exist yet, ``LimitReachedError`` and ``OSError``.
         """
-        pinned = self._paths.relative(path)
+        pinned = self.paths.relative(path)
         if must_exist:
             try:
-                async with self._paths.find(path):
+                async with self.paths.find(path):
                     pass
             except NoSuchEntryError:
                 raise NoSuchEntryError(
                     f"{path} does not exist; --future ('future' in a request) pins it before it exists"
                 ) from None
-        if uid and not self._pins.has_room_for(pinned):
-            self._rare_events.emit("limit-reached", uid=uid, what="pins")
+        if uid and not self.base.parts.index.pins.has_room_for(pinned):
+            self.base.rare_events.emit("limit-reached", uid=uid, what="pins")
             raise LimitReachedError(
                 "there are so many pins that only root may add one: pin a directory in place of its files"
             )
-        await trio.to_thread.run_sync(self._pins.add, pinned)
+        await trio.to_thread.run_sync(self.base.parts.index.pins.add, pinned)
 
     async def unpin(self, path: str) -> bool:
         """Remove a pin; False if exactly this path was not pinned. Raises ``OSError``."""
-        return await trio.to_thread.run_sync(self._pins.remove, self._paths.relative(path))
+        return await trio.to_thread.run_sync(self.base.parts.index.pins.remove, self.paths.relative(path))
 
     async def _remote_files(self, top: Found) -> AsyncGenerator[Found, None]:
         """Yield the files at or below ``top`` that are to be fetched. The caller lets their nodes go.
 
         It does not recurse, because users make trees deeper than Python's stack.
         """
-        self._nodes.hold(top.node)
+        self.base.nodes.hold(top.node)
         waiting = [(top, False)]  # with a directory a second time, to be let go, below what is in it
         try:
             while waiting:
                 found, is_done = waiting.pop()
                 if found.node.is_directory and not is_done:
                     waiting.append((found, True))
-                    names = sorted(await self._files.listings.names(found.node), reverse=True)
+                    names = sorted(await self.files.listings.names(found.node), reverse=True)
                     for name in names:
-                        entry = self._files.listings.entry(found.node, name)
+                        entry = self.files.listings.entry(found.node, name)
                         if entry is not None:
-                            self._nodes.hold(entry.node)
+                            self.base.nodes.hold(entry.node)
                             waiting.append((entry, False))
                 elif self._is_remote_file(found):
                     yield found
                 else:
-                    self._nodes.let_go(found.node)
+                    self.base.nodes.let_go(found.node)
         finally:
             for found, _ in waiting:
-                self._nodes.let_go(found.node)
+                self.base.nodes.let_go(found.node)
 
     def _is_remote_file(self, found: Found) -> bool:
         node = found.node
@@ -227,7 +218,7 @@ class Actions:
 
     def _is_fetched(self, node: Node) -> bool:
         """Say whether the kind of the node's name is one that is fetched ahead."""
-        return any(self._policy.name(*name).policy.fetched_ahead for name in node.names())
+        return any(self.base.policy.name(*name).policy.fetched_ahead for name in node.names())
 
     async def _fetch_all(self, group: list[Found]) -> list[str | None]:
         """Fetch in parallel, and let the nodes go; return the error of each file, or None."""
@@ -236,7 +227,7 @@ class Actions:
         async def fetch(index: int) -> None:
             IN_BACKGROUND.set(True)
             try:
-                await self._files.local_files.make_local(group[index].node)
+                await self.files.local_files.make_local(group[index].node)
             except HoldfastError as problem:
                 problems[index] = str(problem)
 
@@ -246,12 +237,12 @@ class Actions:
                     nursery.start_soon(fetch, index)
         finally:
             for file in group:
-                self._nodes.let_go(file.node)
+                self.base.nodes.let_go(file.node)
         return problems
 
     async def _clean(self, wanted: bytes) -> AsyncGenerator[tuple[int, bytes], None]:
         """Yield inode and path of the copies at or below ``wanted`` that the store has too."""
-        scan = self._entries.scan({EntryState.CLEAN})
+        scan = self.base.parts.index.entries.scan({EntryState.CLEAN})
         while some := await trio.to_thread.run_sync(lambda: list(islice(scan, _ENTRIES_AT_ONCE))):
             for inode, entry in some:
                 for name in entry.names[:1]:
@@ -259,7 +250,7 @@ class Actions:
                         yield inode, name.path
 
     def _size(self, inode: int) -> int:
-        entry = self._entries.get(inode)
+        entry = self.base.parts.index.entries.get(inode)
         return entry.size_bytes if entry is not None else 0
 
 

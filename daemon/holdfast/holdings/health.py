@@ -7,6 +7,7 @@ reason stands; an empty list means that nothing is.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from holdfast.capacity import CLEARLY_BELOW
@@ -29,15 +30,13 @@ class MountHealth(Protocol):
         """True if kernel and settings allow passthrough."""
 
 
+@dataclass(frozen=True, slots=True)
 class Health:
     """The health of this node. It answers from memory, so it may be asked at any rate."""
 
-    def __init__(self, base: Foundation, mount: MountHealth, version: str) -> None:
-        self._parts = base.parts
-        self._room = base.room
-        self._drain = base.drain
-        self._mount = mount
-        self._version = version
+    base: Foundation
+    mount: MountHealth
+    version: str
 
     def problems(self, is_shown: Callable[[str], bool] = lambda _: True) -> list[str]:
         """Return a sentence for each thing that is wrong, the worst first; of stores those for which ``is_shown`` holds."""
@@ -46,7 +45,7 @@ class Health:
     def of_stores(self, is_shown: Callable[[str], bool], *, with_reasons: bool = True) -> list[str]:
         """Return the sentences about the stores for which ``is_shown`` holds. The reasons name what others do."""
         found = []
-        for name, remote in self._parts.remotes.items():
+        for name, remote in self.base.parts.remotes.items():
             health, waiting = remote.access.health, len(remote.deletions)
             if is_shown(name) and not health.up:
                 reason = f": {health.problem}" if with_reasons else ""
@@ -58,31 +57,31 @@ class Health:
     def of_node(self) -> list[str]:
         """Return the sentences that tell nothing of what users do."""
         found = []
-        if not self._parts.index.takes_writes:
+        if not self.base.parts.index.takes_writes:
             found.append("the disk of the store directory takes no writes: the kernel's log (dmesg) says why")
-        disk = self._room.usage().disk
-        reserve = self._room.limits.reserve(disk)
+        disk = self.base.room.usage().disk
+        reserve = self.base.room.limits.reserve(disk)
         if disk.free_bytes < CLEARLY_BELOW * reserve.size_bytes:
             found.append("the disk of the store directory is full, and evicting makes no more room")
         if disk.free_files < CLEARLY_BELOW * reserve.files:
             found.append("the disk of the store directory has hardly any inodes left, and evicting frees no more of them")
-        if self._mount.passthrough_possible and self._mount.data_mode != "passthrough":
-            found.append(f"no passthrough, so state stores are slow ({self._mount.data_mode})")
-        if self._drain.is_on:
+        if self.mount.passthrough_possible and self.mount.data_mode != "passthrough":
+            found.append(f"no passthrough, so state stores are slow ({self.mount.data_mode})")
+        if self.base.drain.is_on:
             found.append(f"{DRAINING}: it takes nothing new for its stores ('holdfast drain --undo' ends that)")
         return found
 
     def for_others(self, zone: str) -> NodeHealth:
         """Return what the other nodes are told through the store of ``zone``: its readers may know of no other store."""
-        usage = self._room.usage()
+        usage = self.base.room.usage()
         return NodeHealth(
-            version=self._version,
-            data_mode=self._mount.data_mode.partition(":")[0],
+            version=self.version,
+            data_mode=self.mount.data_mode.partition(":")[0],
             cached_bytes=max(0, usage.cached_bytes),
             free_bytes=max(0, usage.disk.free_bytes),
             problems=[problem[:LONGEST_PROBLEM] for problem in self.problems(lambda name: name == zone)[:MOST_PROBLEMS]],
         )
 
     def _of_users(self) -> list[str]:
-        faults = self._parts.counters.internal_errors
+        faults = self.base.parts.counters.internal_errors
         return [f"requests failed because of a bug in Holdfast ({faults}): the log has the traceback"] if faults else []
