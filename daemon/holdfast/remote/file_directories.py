@@ -8,47 +8,28 @@ followed, and it is opened anew each time, because the disk that belongs there m
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+
+from holdfast.system.syscalls import open_without_links
 
 _ROOT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _DIRECTORY = _ROOT | os.O_NOFOLLOW
 _READABLE_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class _OpenHow(ctypes.Structure):
-    """``struct open_how`` of linux/openat2.h."""
-
-    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
-
-
-_SYS_OPENAT2 = 437  # on all architectures, from Linux 5.6 on
-_NO_SYMLINKS_BENEATH = 0x04 | 0x08
-_NO_OPENAT2 = {errno.ENOSYS, errno.EPERM}
-"""The answers of an older kernel, and of a container's filter."""
-_syscall = ctypes.CDLL(None, use_errno=True).syscall
-
-
 def open_below(root: str, name: str, flags: int) -> int:
     """Return a new descriptor of ``name``. ``flags`` create nothing. Raises ``OSError``."""
     root_fd = os.open(root, _ROOT)
     try:
-        how = _OpenHow(flags, 0, _NO_SYMLINKS_BENEATH)
         path = os.fsencode(name or ".")
-        fd: int = _syscall(_SYS_OPENAT2, root_fd, path, ctypes.byref(how), ctypes.sizeof(how))
-        if fd >= 0:
-            return fd
-        number = ctypes.get_errno()
-        if number in _NO_OPENAT2:
+        try:
+            return open_without_links(root_fd, path, flags, beneath=True)
+        except NotImplementedError:
             return walk(root_fd, path, flags)
     finally:
         os.close(root_fd)
-    if number == errno.ELOOP:
-        number = errno.ENOTDIR
-    raise OSError(number, os.strerror(number), name)
 
 
 def walk(root_fd: int, path: bytes, flags: int) -> int:

@@ -18,7 +18,6 @@ from holdfast.store.ordinary_user import OrdinaryUser
 from holdfast.store.outside_calls import Answer, OutsideCalls
 from holdfast.store.quarantine import Quarantine, QuarantinedFile
 from holdfast.store.staging import Orphanage, Staging, Trash, own_directory
-from holdfast.store.syscalls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from holdfast.store.tree import Tree
 from holdfast.store.unsent_marks import (
     holds_for,
@@ -29,3 +28,4 @@ from holdfast.store.unsent_marks import (
     unsent_mark,
     was_not_accepted,
 )
+from holdfast.system.syscalls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags

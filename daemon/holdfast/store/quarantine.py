@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from holdfast.store.outside_calls import Answer
-from holdfast.store.syscalls import RENAME_NOREPLACE, rename_with_flags
+from holdfast.system.syscalls import RENAME_NOREPLACE, rename_with_flags
 
 _log = logging.getLogger("holdfast.store")
 _REASON = ".json"

@@ -13,7 +13,7 @@ import stat as stat_module
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from holdfast.store.syscalls import RENAME_NOREPLACE, rename_with_flags
+from holdfast.system.syscalls import RENAME_NOREPLACE, rename_with_flags
 
 _READ = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)

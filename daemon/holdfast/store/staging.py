@@ -19,7 +19,7 @@ from functools import partial
 from holdfast.store.deferred_free import Freeing
 from holdfast.store.outside_calls import SHELTERED, OutsideCalls
 from holdfast.store.removal import remove
-from holdfast.store.syscalls import RENAME_NOREPLACE, rename_with_flags
+from holdfast.system.syscalls import RENAME_NOREPLACE, rename_with_flags
 
 _OWN = b".d"
 """The end of the names of directories for one orphan."""

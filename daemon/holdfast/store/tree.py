@@ -18,7 +18,7 @@ from holdfast.store.descent import DIRECTORY, descend
 from holdfast.store.descent import Entry as DirectoryEntry
 from holdfast.store.directory_times import ImpliedTimes, keeping_mtime
 from holdfast.store.held_directories import HeldDirectories
-from holdfast.store.syscalls import open_without_links
+from holdfast.system.syscalls import open_without_links
 
 _DEEPEST_WALK = 1024
 _Step = TypeVar("_Step")

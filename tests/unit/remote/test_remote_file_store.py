@@ -21,7 +21,8 @@ from holdfast.errors import (
     RemoteRefusedError,
     RemoteUnavailableError,
 )
-from holdfast.remote import RemoteStore, file_directories
+from holdfast.remote import RemoteStore
+from holdfast.system import syscalls
 from tests.support.processes.descriptors import open_below
 from tests.unit.remote.test_remote_contract import content, opened, put
 
@@ -118,7 +119,7 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         return -1
 
     if request.param == "no openat2":
-        monkeypatch.setattr(file_directories, "_syscall", unknown)
+        monkeypatch.setattr(syscalls, "_syscall", unknown)
 
 
 @pytest.mark.usefixtures("kernel")

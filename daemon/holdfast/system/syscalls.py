@@ -11,10 +11,8 @@ RENAME_EXCHANGE = 2
 
 _OPENAT2 = 437
 """The number of openat2(2), the same on all architectures: it is younger than the common table (Linux 5.6)."""
-_NO_SYMLINKS = 0x04
+_NO_SYMLINKS, _BENEATH = 0x04, 0x08
 _libc = ctypes.CDLL(None, use_errno=True)
-_renameat2 = _libc.renameat2
-_renameat2.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
 _syscall = _libc.syscall
 _syscall.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t]
 
@@ -23,12 +21,13 @@ class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
-def open_without_links(directory_fd: int, path: bytes, flags: int) -> int:
+def open_without_links(directory_fd: int, path: bytes, flags: int, *, beneath: bool = False) -> int:
     """openat2(2) of a path of less than 4 KiB, on which nothing may be a symbolic link. Raises ``OSError``.
 
-    Raises ``NotImplementedError`` where the kernel, or a filter of system calls, does not know it.
+    ``beneath``: nor may it lead out of the directory. Raises ``NotImplementedError`` where the kernel, or a filter of system
+    calls, does not know it.
     """
-    how = _OpenHow(flags, 0, _NO_SYMLINKS)
+    how = _OpenHow(flags, 0, _NO_SYMLINKS | _BENEATH if beneath else _NO_SYMLINKS)
     fd: int = _syscall(_OPENAT2, directory_fd, path, ctypes.byref(how), ctypes.sizeof(how))
     if fd >= 0:
         return fd
@@ -41,6 +40,6 @@ def open_without_links(directory_fd: int, path: bytes, flags: int) -> int:
 
 def rename_with_flags(source_fd: int, source: bytes, target_fd: int, target: bytes, flags: int) -> None:
     """renameat2(2): ``flags`` is 0, ``RENAME_NOREPLACE`` or ``RENAME_EXCHANGE``. Raises ``OSError``."""
-    if _renameat2(source_fd, source, target_fd, target, flags) != 0:
+    if _libc.renameat2(source_fd, source, target_fd, target, flags) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), source, None, target)
