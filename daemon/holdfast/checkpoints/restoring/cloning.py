@@ -11,13 +11,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import msgspec
 
 from holdfast.checkpoints.plans import Listed
 from holdfast.checkpoints.restoring.object_checks import content
 from holdfast.checkpoints.restoring.originals import Original, Originals
+from holdfast.checkpoints.sweeps.execution import LocalCopies
 from holdfast.checkpoints.sweeps.planning import list_root
 from holdfast.checkpoints.sweeps.setting_aside import copy_all, in_steps
 from holdfast.digest import fingerprint_of_buffer
@@ -29,14 +29,6 @@ from holdfast.transfer import RemoteAccess
 _NOTE = "_cloning.json"
 _LARGEST_NOTE_BYTES = 64 * 1024
 _LARGEST_ENTRY_BYTES = 64 * 1024
-
-
-class LocalView(Protocol):
-    """This node's view of a store."""
-
-    async def directory_made(self, zone: str, key: str) -> None:
-        """Take note that the store has a directory ``key`` now, with objects that this node has not written."""
-        ...
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -64,7 +56,7 @@ _decode_note = msgspec.json.Decoder(Note).decode
 class Clones:
     """Copies checkpoints within some stores, by the names of their zones."""
 
-    def __init__(self, stores: Mapping[str, RemoteAccess], originals: Originals, local: LocalView) -> None:
+    def __init__(self, stores: Mapping[str, RemoteAccess], originals: Originals, local: LocalCopies) -> None:
         self._stores = stores
         self._originals = originals
         self._local = local

@@ -17,7 +17,7 @@ from holdfast.checkpoints.plans import Policy
 from holdfast.checkpoints.reachability import PutBack, SetAside, put_back, set_aside
 from holdfast.checkpoints.restoring.object_checks import content
 from holdfast.checkpoints.restoring.verifying import StoreVerification
-from holdfast.checkpoints.sweeps.execution import StoreSweeps
+from holdfast.checkpoints.sweeps.execution import LocalCopies, StoreSweeps
 from holdfast.checkpoints.sweeps.plan_format import Header, StoredPlan, read_header
 from holdfast.checkpoints.sweeps.planning import RootListing, batch_named, list_root
 from holdfast.checkpoints.sweeps.setting_aside import copy_all, in_steps
@@ -49,15 +49,11 @@ class Rewinds:
         return await self._sweeps.plan_rewind(zone, location, name, Policy(idle_ns, idle_ns))
 
 
-class LocalView(Protocol):
+class LocalView(LocalCopies, Protocol):
     """This node's view of a store."""
 
     async def objects_made(self, zone: str, keys: Sequence[str]) -> None:
         """Take note that the store has these objects now, which this node has not written."""
-        ...
-
-    async def gone(self, zone: str, keys: list[str]) -> None:
-        """Take note that the store has deleted these objects."""
         ...
 
 
