@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from holdfast.config.schema import Config, RoleSection
+from holdfast.config.schema import Config, RoleSection, Section
 
-_OF_SECTIONS = {
-    "cache": ("max_bytes", "min_free_share", "min_free_bytes", "low_watermark"),
-    "remote": ("metadata_ttl_seconds", "fallback_ttl_seconds"),
-    "integrity": ("scrub_bytes_per_second", "quarantine_seconds"),
-    "limits": ("open_files_per_user",),
-    "workdirs": ("retain_seconds", "max_bytes", "max_files"),
-    "log": ("level",),
-}
-_OF_STORES = ("upload_bytes_per_second", "download_bytes_per_second", "requests_per_second")
-_OF_ROLES = ("retain_seconds", "max_bytes", "max_files")
+_S = TypeVar("_S", bound=Section)
 
 
 class Reloaded(NamedTuple):
@@ -34,9 +25,11 @@ class Reloaded(NamedTuple):
 def reloaded(now: Config, wanted: Config) -> Reloaded:
     """Return ``now`` with those settings of ``wanted`` that can be taken without a restart."""
     sections: dict[str, Any] = {
-        name: _with(getattr(now, name), getattr(wanted, name), keys) for name, keys in _OF_SECTIONS.items()
+        name: _with(section, getattr(wanted, name))
+        for name in Config.__struct_fields__
+        if isinstance(section := getattr(now, name), Section)
     }
-    stores = {name: _with(section, wanted.stores.get(name, section), _OF_STORES) for name, section in now.stores.items()}
+    stores = {name: _with(section, wanted.stores.get(name, section)) for name, section in now.stores.items()}
     config = msgspec.structs.replace(now, **sections, stores=stores, roles=_roles(now, wanted))
     before, after = _flat(now), _flat(wanted)
     changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
@@ -48,11 +41,11 @@ def reloaded(now: Config, wanted: Config) -> Reloaded:
 def _roles(now: Config, wanted: Config) -> dict[str, RoleSection]:
     names = [*now.roles, *(name for name in wanted.roles if name not in now.roles)]
     nothing = RoleSection()
-    return {name: _with(now.roles.get(name, nothing), wanted.roles.get(name, nothing), _OF_ROLES) for name in names}
+    return {name: _with(now.roles.get(name, nothing), wanted.roles.get(name, nothing)) for name in names}
 
 
-def _with(section: Any, wanted: Any, keys: tuple[str, ...]) -> Any:
-    return msgspec.structs.replace(section, **{key: getattr(wanted, key) for key in keys})
+def _with(section: _S, wanted: _S) -> _S:
+    return msgspec.structs.replace(section, **{key: getattr(wanted, key) for key in section.RELOADABLE})
 
 
 def _flat(value: Any, key: str = "") -> dict[str, Any]:

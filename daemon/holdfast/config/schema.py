@@ -8,7 +8,7 @@ appear here and nowhere else. ``docs/configuration.md`` is written from this fil
 from __future__ import annotations
 
 import enum
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -36,6 +36,9 @@ class Durability(enum.Enum):
 class Section(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Base of all sections: unknown keys are an error."""
 
+    RELOADABLE: ClassVar[tuple[str, ...]] = ()
+    """The keys that a running daemon takes when it reads its configuration again."""
+
 
 class MountSection(Section, frozen=True):
     """``[mount]``: the mountpoint, and who may use it."""
@@ -53,6 +56,8 @@ class StoreSection(Section, frozen=True):
 
 class ZoneSection(Section, frozen=True):
     """``[stores.NAME]``: a remote store and the policy of its zone ``/NAME``. Without a URL it is left out of the mount."""
+
+    RELOADABLE = ("upload_bytes_per_second", "download_bytes_per_second", "requests_per_second")
 
     url: str
     durability: Durability = Durability.COMMIT
@@ -79,6 +84,8 @@ class NamesSection(Section, frozen=True):
 class RemoteSection(Section, frozen=True):
     """``[remote]``: the requests of the daemon to the stores."""
 
+    RELOADABLE = ("metadata_ttl_seconds", "fallback_ttl_seconds")
+
     retry_deadline_seconds: Positive = 120.0
     request_timeout_seconds: Positive = 60.0
     connect_timeout_seconds: Positive = 5.0
@@ -93,6 +100,8 @@ class RemoteSection(Section, frozen=True):
 class CacheSection(Section, frozen=True):
     """``[cache]``: limits on the part of the disk that the cache may use."""
 
+    RELOADABLE = ("max_bytes", "min_free_share", "min_free_bytes", "low_watermark")
+
     max_bytes: ByteSize = ByteSize(0)
     min_free_share: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.05
     min_free_bytes: ByteSize = ByteSize(0)
@@ -102,6 +111,8 @@ class CacheSection(Section, frozen=True):
 class LimitsSection(Section, frozen=True):
     """``[limits]``: limits on the use of the daemon by one user (root has none), and by all of them together."""
 
+    RELOADABLE = ("open_files_per_user",)
+
     cached_names: Count = 100_000
     open_files_per_user: Annotated[int, msgspec.Meta(ge=0)] = 0
     requests_per_user: Count = 64
@@ -110,6 +121,8 @@ class LimitsSection(Section, frozen=True):
 class IntegritySection(Section, frozen=True):
     """``[integrity]``: the checks of digests."""
 
+    RELOADABLE = ("scrub_bytes_per_second", "quarantine_seconds")
+
     verify_on_first_open: bool = True
     scrub_bytes_per_second: ByteSize = ByteSize(0)
     quarantine_seconds: NotNegative = 7 * 86400.0
@@ -117,6 +130,8 @@ class IntegritySection(Section, frozen=True):
 
 class WorkdirsSection(Section, frozen=True):
     """``[workdirs]``: the working directories of processes, and the stores that they fall back to (empty: to none)."""
+
+    RELOADABLE = ("retain_seconds", "max_bytes", "max_files")
 
     base: NotEmpty = "work"
     retain_seconds: NotNegative = 7 * 86400.0
@@ -128,6 +143,8 @@ class WorkdirsSection(Section, frozen=True):
 
 class RoleSection(Section, frozen=True):
     """``[roles.NAME]``: settings of one role; keys that are not set are taken from ``[workdirs]``."""
+
+    RELOADABLE = ("retain_seconds", "max_bytes", "max_files")
 
     base: NotEmpty | None = None
     retain_seconds: NotNegative | None = None
@@ -179,6 +196,8 @@ class ControlSection(Section, frozen=True):
 
 class LogSection(Section, frozen=True):
     """``[log]``: the daemon's log."""
+
+    RELOADABLE = ("level",)
 
     level: str = "info"
     file: str = ""
