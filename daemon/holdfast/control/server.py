@@ -9,6 +9,7 @@ working directories the caller's own, and no names of files or objects. Rights a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -65,6 +66,7 @@ class Reloading(Protocol):
         """Return what ``now`` would do, and change nothing."""
 
 
+@dataclass(frozen=True, slots=True)
 class ControlServer:
     """Serves the control sockets until cancelled.
 
@@ -72,27 +74,15 @@ class ControlServer:
     browsers, for everybody.
     """
 
-    def __init__(
-        self,
-        report: StatusReport,
-        workdirs: WorkdirRoutes,
-        observing: ObservingRoutes,
-        surveys: SurveyRoutes,
-        groups: Sequence[RouteGroup],
-        daemon: Restartable,
-        configuration: Reloading,
-        events: EventLog,
-        page: Sequence[Route],
-    ) -> None:
-        self._report = report
-        self._workdirs = workdirs
-        self._observing = observing
-        self._surveys = surveys
-        self._groups: Sequence[RouteGroup] = [workdirs, observing, surveys, *groups]
-        self._daemon = daemon
-        self._configuration = configuration
-        self._events = events
-        self._page = page
+    report: StatusReport
+    workdirs: WorkdirRoutes
+    observing: ObservingRoutes
+    surveys: SurveyRoutes
+    groups: Sequence[RouteGroup]
+    daemon: Restartable
+    configuration: Reloading
+    events: EventLog
+    page: Sequence[Route]
 
     async def run(
         self,
@@ -113,22 +103,22 @@ class ControlServer:
             everything, public = self._operations(), self._public_operations()
             withheld = Route("/{anything:path}", guarded(self._withheld), methods=["GET", "POST"])
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._surveys.run)
-                nursery.start_soon(MetricsListener(metrics, Turns().in_turn(self._observing.page), self._events).run)
+                nursery.start_soon(self.surveys.run)
+                nursery.start_soon(MetricsListener(metrics, Turns().in_turn(self.observing.page), self.events).run)
                 for served, listener, terms in (
-                    ([*routes(everything), *self._page], control, _ON_CONTROL),
-                    ([*routes(public), *self._page, withheld], status, _ON_STATUS),
+                    ([*routes(everything), *self.page], control, _ON_CONTROL),
+                    ([*routes(public), *self.page, withheld], status, _ON_STATUS),
                 ):
                     door = door_of(listener, terms.name)
-                    nursery.start_soon(HttpServer(_application(served), door, terms, self._events).run)
+                    nursery.start_soon(HttpServer(_application(served), door, terms, self.events).run)
                 task_status.started()
 
     def _public_operations(self) -> dict[str, Operation]:
         turns = Turns()
         operations = {
             "/v1/status": Operation(turns.in_turn(self._public_status), PublicStatus),
-            "/v1/workdirs": Operation(turns.in_turn(self._workdirs.own), list[WorkdirInfo], PAGE),
-            "/metrics": Operation(turns.in_turn(self._observing.public_page), str, content=CONTENT_TYPE),
+            "/v1/workdirs": Operation(turns.in_turn(self.workdirs.own), list[WorkdirInfo], PAGE),
+            "/metrics": Operation(turns.in_turn(self.observing.public_page), str, content=CONTENT_TYPE),
         }
         return _with_description(operations)
 
@@ -139,7 +129,8 @@ class ControlServer:
             "/v1/config/reload": Operation(self._reload, ReloadInfo, body=Message),
             "/v1/restart": Operation(self._restart, Status, body=Message),
         }
-        for group in self._groups:
+        groups: list[RouteGroup] = [self.workdirs, self.observing, self.surveys, *self.groups]
+        for group in groups:
             operations |= group.operations
         return _with_description(operations)
 
@@ -150,27 +141,27 @@ class ControlServer:
         )
 
     async def _public_status(self, request: Request) -> Response:
-        return reply(self._report.public_status(request.scope[CALLER]))
+        return reply(self.report.public_status(request.scope[CALLER]))
 
     async def _status(self, request: Request) -> Response:
         del request
-        return reply(await self._report.status())
+        return reply(await self.report.status())
 
     async def _restart(self, request: Request) -> Response:
         await body(request, Message)
-        await self._daemon.check_restart()
-        status = await self._report.status()
-        return reply(status, then=self._daemon.restart)
+        await self.daemon.check_restart()
+        status = await self.report.status()
+        return reply(status, then=self.daemon.restart)
 
     async def _reload(self, request: Request) -> Response:
         if not request.scope[CALLER].is_root:
             raise WithheldError("only root may reload the configuration")
         await body(request, Message)
-        return _compared(await self._configuration.now())
+        return _compared(await self.configuration.now())
 
     async def _check(self, request: Request) -> Response:
         del request
-        return _compared(await self._configuration.compared())
+        return _compared(await self.configuration.compared())
 
 
 def _compared(found: Reloaded) -> Response:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 import trio
@@ -48,27 +48,21 @@ class Gathered:
     problems: list[str]
 
 
+@dataclass(frozen=True, slots=True)
 class Gathering:
     """Reads from ``stores``, by zone; this node's own report comes from ``publishing``."""
 
-    def __init__(
-        self,
-        publishing: Publishing,
-        stores: Mapping[str, RemoteAccess],
-        section: HoldingsSection,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._publishing = publishing
-        self._stores = stores
-        self._stale_seconds = _MISSED_REFRESHES * REFRESHES_UNCHANGED * section.refresh_seconds
-        self._clock = clock
-        self._read: dict[tuple[str, str], tuple[str, NodeReport | None]] = {}
+    publishing: Publishing
+    stores: Mapping[str, RemoteAccess]
+    section: HoldingsSection
+    clock: Callable[[], float] = time.time
+    _read: dict[tuple[str, str], tuple[str, NodeReport | None]] = field(default_factory=dict, init=False)
 
     async def gather(self, zones: list[str], *, all_nodes: bool) -> Gathered:
         """Return this node's report of each of ``zones``, and with ``all_nodes`` what the others have told."""
         gathered = Gathered([], [])
         for zone in zones:
-            gathered.told.append(Told(zone, await self._publishing.report(zone), self._clock(), is_this_node=True))
+            gathered.told.append(Told(zone, await self.publishing.report(zone), self.clock(), is_this_node=True))
         if all_nodes:
             async with trio.open_nursery() as nursery:
                 for zone in zones:
@@ -76,7 +70,7 @@ class Gathering:
         return gathered
 
     async def _gather_zone(self, zone: str, gathered: Gathered) -> None:
-        access = self._stores[zone]
+        access = self.stores[zone]
         problem = f"{zone}: the store does not answer within {_SECONDS:g} s; the other nodes' holdings are not known"
         with trio.move_on_after(_SECONDS):
             try:
@@ -89,7 +83,7 @@ class Gathering:
 
     async def _others(self, zone: str, access: RemoteAccess) -> list[Told]:
         listing = await access.list_directory(f"{PRIVATE}/{DIRECTORY}", retry=False)
-        mine = f"{PRIVATE}/{await self._publishing.object_name()}"
+        mine = f"{PRIVATE}/{await self.publishing.object_name()}"
         infos = self._alive(list(listing.objects.values()))
         found: list[Told] = []
 
@@ -108,10 +102,10 @@ class Gathering:
     def _alive(self, infos: list[ObjectInfo]) -> list[ObjectInfo]:
         """Return the objects that are new and small enough, the newest first."""
         newest_first = sorted(infos, key=lambda info: -info.modified_ns)
-        now_ns = int(self._clock() * 1e9)
+        now_ns = int(self.clock() * 1e9)
         past = [info.modified_ns for info in newest_first if info.modified_ns <= now_ns]
         latest_ns = past[0] if past else now_ns
-        oldest_ns = latest_ns - self._stale_seconds * 1e9
+        oldest_ns = latest_ns - _MISSED_REFRESHES * REFRESHES_UNCHANGED * self.section.refresh_seconds * 1e9
         fresh = [info for info in newest_first if info.modified_ns >= oldest_ns and 0 < info.size_bytes <= LARGEST_BYTES]
         sizes = accumulate(info.size_bytes for info in fresh)
         return [info for info, size_bytes in zip(fresh, sizes, strict=True) if size_bytes <= _MOST_BYTES][:_MOST_NODES]
