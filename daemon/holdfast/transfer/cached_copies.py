@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -60,30 +61,17 @@ class CopyListener(Protocol):
         """Serve the bytes of ``inode`` no more, not even through open handles."""
 
 
+@dataclass(slots=True)
 class CachedCopies:
     """The copies in the tree of ``store``; ``listener`` is told of each change in the step that makes it."""
 
-    def __init__(
-        self,
-        store: StoreDirectory,
-        index: Index,
-        events: EventLog,
-        counters: Counters,
-        *,
-        zones: ZoneMap,
-        listener: CopyListener,
-    ) -> None:
-        self._tree = store.tree
-        self._staging = store.staging
-        self._freeing = store.freeing
-        self._quarantine = store.quarantine
-        self._index = index
-        self._events = events
-        self._counters = counters
-        self._zones = zones
-        self._listener = listener
-        self._implied_times = store.implied_times
-        self._watched: dict[int, list[bytes]] = {}
+    store: StoreDirectory
+    index: Index
+    events: EventLog
+    counters: Counters
+    zones: ZoneMap
+    listener: CopyListener
+    _watched: dict[int, list[bytes]] = field(default_factory=dict, init=False)
 
     @contextmanager
     def placements(self) -> Iterator[list[bytes]]:
@@ -104,8 +92,8 @@ class CachedCopies:
         target, digest = fetch.target, fetch.fingerprint.digest
         parent, _, name = target.path.rpartition(b"/")
         is_in_store = target.path == target.store_path
-        directory_fd = self._tree.make_directories(
-            parent, *target.remote.ownership.of_directories, since=self._implied_times if is_in_store else None
+        directory_fd = self.store.tree.make_directories(
+            parent, *target.remote.ownership.of_directories, since=self.store.implied_times if is_in_store else None
         )
         try:
             _set_attributes(fetch.fd, directory_fd, target.remote.ownership, info.modified_ns)
@@ -113,11 +101,11 @@ class CachedCopies:
                 note_digest(fetch.fd, digest)
             self.drop_sidecar(target.path)
             with keeping_mtime(directory_fd) if is_in_store else nullcontext():
-                self._staging.place(fetch.staged_name, directory_fd, name)
+                self.store.staging.place(fetch.staged_name, directory_fd, name)
             stat = os.fstat(fetch.fd)
         finally:
             os.close(directory_fd)
-        self._index.entries.put(
+        self.index.entries.put(
             stat.st_ino,
             Entry(
                 EntryState.CLEAN,
@@ -126,18 +114,18 @@ class CachedCopies:
                 stat.st_ctime_ns,
                 digest,
                 [CachedName(target.path, info.etag, info.modified_ns)],
-                verified_run=self._index.run,
+                verified_run=self.index.run,
                 used_ns=time.time_ns(),
                 on_probation=True,
             ),
         )
         for placed in self._watched.values():
             placed.append(target.path)
-        self._listener.file_placed(target.path, stat)
+        self.listener.file_placed(target.path, stat)
 
     def is_open(self, inode: int) -> bool:
         """Say whether anybody has the file ``inode`` open."""
-        return self._listener.is_open(inode)
+        return self.listener.is_open(inode)
 
     def drop(self, path: bytes, inode: int, *, same_object: bool = False) -> bool:
         """Drop this node's copy at ``path`` if it is still the file ``inode``; say whether it was.
@@ -146,7 +134,7 @@ class CachedCopies:
         """
         parent, _, name = path.rpartition(b"/")
         try:
-            directory_fd = self._tree.open_directory(parent)
+            directory_fd = self.store.tree.open_directory(parent)
         except (FileNotFoundError, NotADirectoryError):
             return False
         try:
@@ -161,7 +149,7 @@ class CachedCopies:
         In a store's zone they see the objects, whether there are copies of them or not; in others, a copy that goes is a
         name that goes.
         """
-        place = self._zones.place_of(directory)
+        place = self.zones.place_of(directory)
         return keeping_mtime(directory_fd) if place is not None and place.zone.is_store else nullcontext()
 
     def drop_sidecar(self, path: bytes, directory_fd: int | None = None) -> None:
@@ -174,7 +162,7 @@ class CachedCopies:
         sidecar = b"%s/%s" % (parent, name)
         try:
             if directory_fd is None:
-                stat = self._tree.stat(sidecar)
+                stat = self.store.tree.stat(sidecar)
             else:
                 stat = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
@@ -196,23 +184,23 @@ class CachedCopies:
         late = partial(self._dropped_late, path, stat, same_object=same_object)
         with self._forgotten(path, stat):
             if self.is_open(inode):
-                self._listener.remove_open(directory_fd, name, inode, is_last=stat.st_nlink == 1, then=late)
+                self.listener.remove_open(directory_fd, name, inode, is_last=stat.st_nlink == 1, then=late)
             else:
-                with self._freeing.later(name, directory_fd, stat):
+                with self.store.freeing.later(name, directory_fd, stat):
                     os.unlink(name, dir_fd=directory_fd)
-        self._listener.file_left(path, inode, same_object=same_object)
+        self.listener.file_left(path, inode, same_object=same_object)
         return True
 
     def _dropped_late(self, path: bytes, stat: os.stat_result, *, same_object: bool) -> None:
         """Note that a copy is gone, after whoever dropped it was told that it is busy."""
-        if self._tree.inode(path) != stat.st_ino:
+        if self.store.tree.inode(path) != stat.st_ino:
             self.forget_name(path, stat)
-            self._listener.file_left(path, stat.st_ino, same_object=same_object)
+            self.listener.file_left(path, stat.st_ino, same_object=same_object)
 
     def all_names_known(self, inode: int, entry: Entry) -> bool:
         """Say whether ``entry`` has all names (hard links) of the file ``inode``: then dropping them frees its bytes."""
         try:
-            stats = [self._tree.stat(name.path) for name in entry.names]
+            stats = [self.store.tree.stat(name.path) for name in entry.names]
         except (FileNotFoundError, NotADirectoryError):
             return False
         return all(stat.st_ino == inode and stat.st_nlink == len(stats) for stat in stats)
@@ -222,13 +210,13 @@ class CachedCopies:
 
         Files that are not copies of objects (unsent, temporary) stay, and so do their directories.
         """
-        for child, stat in list(self._tree.walk(path)):
-            entry = self._index.entries.get(stat.st_ino)
+        for child, stat in list(self.store.tree.walk(path)):
+            entry = self.index.entries.get(stat.st_ino)
             if entry is None or entry.state is not EntryState.CLEAN or not self.drop(child, stat.st_ino):
                 return False
-        gone = self._tree.remove_empty_directories(path)
+        gone = self.store.tree.remove_empty_directories(path)
         for directory, inode in gone:
-            self._listener.file_left(directory, inode, same_object=False)
+            self.listener.file_left(directory, inode, same_object=False)
         return bool(gone) and gone[-1][0] == path
 
     def drop_emptied_directory(self, path: bytes, ownership: Ownership) -> bool:
@@ -238,43 +226,43 @@ class CachedCopies:
         """
         parent, _, name = path.rpartition(b"/")
         try:
-            self._tree.held.check(path)
-            directory_fd = self._tree.open_directory(parent)
+            self.store.tree.held.check(path)
+            directory_fd = self.store.tree.open_directory(parent)
         except (FileNotFoundError, NotADirectoryError, FileBusyError):
             return False
         try:
             stat = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
-            if self._index.marks.is_held(stat.st_ino) or not _is_as_made(directory_fd, name, stat, ownership):
+            if self.index.marks.is_held(stat.st_ino) or not _is_as_made(directory_fd, name, stat, ownership):
                 return False
             with self._unseen(parent, directory_fd):
                 os.rmdir(name, dir_fd=directory_fd)
-            self._implied_times.keep(path, stat.st_mtime_ns)
+            self.store.implied_times.keep(path, stat.st_mtime_ns)
         except OSError as problem:
             if problem.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
                 raise
             return False
         finally:
             os.close(directory_fd)
-        self._listener.directory_emptied(path, stat.st_ino)
+        self.listener.directory_emptied(path, stat.st_ino)
         return True
 
     def forget_name(self, path: bytes, stat: os.stat_result) -> Entry | None:
         """Remove ``path`` from the entry of a file that is about to lose this name; return the entry as it was."""
-        entry = self._index.entries.get(stat.st_ino)
+        entry = self.index.entries.get(stat.st_ino)
         if entry is None:
             return None
         if stat.st_nlink <= 1:
-            self._index.entries.discard(stat.st_ino)
+            self.index.entries.discard(stat.st_ino)
             return entry
         before = copy(entry)
         entry.drop_name(path)
-        self._index.entries.put(stat.st_ino, entry)
+        self.index.entries.put(stat.st_ino, entry)
         return before
 
     def remember(self, inode: int, entry: Entry | None) -> None:
         """Undo ``forget_name``, which has returned this: the file has kept its name."""
         if entry is not None:
-            self._index.entries.put_if_room(inode, entry)
+            self.index.entries.put_if_room(inode, entry)
 
     @contextmanager
     def _forgotten(self, path: bytes, stat: os.stat_result) -> Iterator[None]:
@@ -291,15 +279,15 @@ class CachedCopies:
     def quarantine(self, path: bytes, inode: int, reason: dict[str, str]) -> None:
         """Move a file that must not be served out of the tree, and record why. If it is gone already, do nothing."""
         parent, _, name = path.rpartition(b"/")
-        directory_fd = self._tree.open_directory(parent)
+        directory_fd = self.store.tree.open_directory(parent)
         try:
             stat = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
             if stat.st_ino != inode:
                 return
             taken = partial(self._quarantined, path, stat, reason)
-            rename = partial(self._listener.rename_out, inode)
+            rename = partial(self.listener.rename_out, inode)
             with self._unseen(parent, directory_fd), self._forgotten(path, stat):
-                self._quarantine.take(directory_fd, name, {**reason, "path": os.fsdecode(path)}, taken, rename)
+                self.store.quarantine.take(directory_fd, name, {**reason, "path": os.fsdecode(path)}, taken, rename)
         except FileNotFoundError:
             return
         finally:
@@ -307,10 +295,10 @@ class CachedCopies:
 
     def _quarantined(self, path: bytes, stat: os.stat_result, reason: dict[str, str], kept: str) -> None:
         self.forget_name(path, stat)  # again if it comes late
-        self._listener.file_corrupt(stat.st_ino)
-        self._listener.file_left(path, stat.st_ino, same_object=True)
-        self._counters.corrupt_dropped += 1
-        self._events.emit("quarantined", path=os.fsdecode(path), kept=kept, **reason)
+        self.listener.file_corrupt(stat.st_ino)
+        self.listener.file_left(path, stat.st_ino, same_object=True)
+        self.counters.corrupt_dropped += 1
+        self.events.emit("quarantined", path=os.fsdecode(path), kept=kept, **reason)
 
 
 def _is_as_made(directory_fd: int, name: bytes, stat: os.stat_result, ownership: Ownership) -> bool:
