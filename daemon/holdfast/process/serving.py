@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import trio
@@ -45,82 +46,71 @@ _SYNC_SECONDS = 15.0
 _EXPIRY_SECONDS = 600.0
 
 
+@dataclass
 class Serving:
     """Serves ``session``, a mount that is taken over if ``is_inherited``. Calls ``ready`` once the mount answers."""
 
-    def __init__(
-        self,
-        base: Foundation,
-        files: FileSystem,
-        workdirs: Workdirs,
-        session: Session,
-        handover: Handover,
-        ready: Callable[[], None],
-        reload: Reload,
-        watchdog: Watchdog,
-        *,
-        is_inherited: bool,
-    ) -> None:
-        self._base = base
-        self._parts = base.parts
-        self._files = files
-        self._workdirs = workdirs
-        self._session = session
-        self._handover = handover
-        self._ready = ready
-        self._reload = reload
-        self._watchdog = watchdog
-        self._is_inherited = is_inherited
-        self._can_be_left = is_inherited
-        self._is_leaving = False
-        self._foreground: trio.Nursery | None = None
-        self.wants_restart = False
-        self._lag = LoopLag()
-        self._health = Health(base, self, __version__)
+    base: Foundation
+    files: FileSystem
+    workdirs: Workdirs
+    session: Session
+    handover: Handover
+    ready: Callable[[], None]
+    reload: Reload
+    watchdog: Watchdog
+    is_inherited: bool
+    wants_restart: bool = field(default=False, init=False)
+    _is_leaving: bool = field(default=False, init=False)
+    _foreground: trio.Nursery | None = field(default=None, init=False)
+    _lag: LoopLag = field(default_factory=LoopLag, init=False)
+
+    def __post_init__(self) -> None:
+        self._can_be_left = self.is_inherited
+        self._health = Health(self.base, self, __version__)
 
     @property
     def mount_outlives(self) -> bool:
         """True if the mount outlives this daemon: it can be taken over, and somebody holds its descriptor until then."""
-        return self._session.device is not None and self._handover.is_held
+        return self.session.device is not None and self.handover.is_held
 
     @property
     def takeover(self) -> str:
         """``takeover`` if the mount outlives this daemon, else ``no takeover:`` and the reason."""
-        if self._session.device is not None and not self._handover.is_held:
+        if self.session.device is not None and not self.handover.is_held:
             return f"no takeover: {NOT_HELD}"
-        return self._session.takeover
+        return self.session.takeover
 
     @property
     def data_mode(self) -> str:
         """The way data is read and written: ``passthrough``, or ``daemon-io:`` and the reason."""
-        return self._session.data_mode
+        return self.session.data_mode
 
     @property
     def passthrough_possible(self) -> bool:
         """True if kernel and settings allow passthrough."""
-        return self._session.passthrough_possible
+        return self.session.passthrough_possible
 
     @property
     def ground(self) -> Ground:
         """The directory below the mount."""
-        return self._session.ground
+        return self.session.ground
 
     @property
     def requests(self) -> dict[str, int]:
         """The number of FUSE requests of each kind."""
-        return self._session.requests
+        return self.session.requests
 
     def operation_times(self) -> Iterator[OperationTime]:
         """Return how long requests took, by kind and zone."""
-        return self._session.observer.times.all()
+        return self.session.observer.times.all()
 
     def durations(self) -> Histogram | None:
         """Return how long requests took, all together; None before the first."""
-        return self._session.observer.times.together()
+        return self.session.observer.times.together()
 
     def request_turns(self) -> dict[str, tuple[int, int]]:
         """Return by kind of turn how many requests of users run, and how many wait."""
-        return {kind: (turns.running, turns.waiting) for kind, turns in self._session.turns._asdict().items()}
+        return {kind: (turns.running, turns.waiting) for kind, turns in self.session.turns._asdict().items()}
 
     async def check_restart(self) -> None:
         """Check that another daemon could take the mount over.
@@ -142,28 +132,28 @@ class Serving:
         try:
             await self._serve()
         except BaseException:
-            self._is_leaving = self._can_be_left and self._handover.is_held
+            self._is_leaving = self._can_be_left and self.handover.is_held
             raise
         finally:
             self._end()
 
     async def _serve(self) -> None:
-        parts, workdirs = self._parts, self._workdirs
-        upkeep = Upkeep(self._base, workdirs, self._files.hints)
+        parts, workdirs = self.base.parts, self.workdirs
+        upkeep = Upkeep(self.base, workdirs, self.files.hints)
         publishing = self._publishing()
         async with trio.open_nursery() as background:
             background.start_soon(parts.events.run)
             background.start_soon(self._lag.run)
-            await background.start(self._base.fetcher.run)
-            takeover = Takeover(self._base, self._files)
-            if self._is_inherited:
+            await background.start(self.base.fetcher.run)
+            takeover = Takeover(self.base, self.files)
+            if self.is_inherited:
                 await self._take_over(takeover)
-            await drop_copies_of_moved_stores(self._base, os.environ)
-            await background.start(self._files.run)
+            await drop_copies_of_moved_stores(self.base, os.environ)
+            await background.start(self.files.run)
             takeover.finish()
             await background.start(workdirs.run)
-            background.start_soon(UsageWalks(self._base, workdirs).run)
-            background.start_soon(self._base.room.run)
+            background.start_soon(UsageWalks(self.base, workdirs).run)
+            background.start_soon(self.base.room.run)
             background.start_soon(_sync_regularly, parts.index, parts.events)
             background.start_soon(self._expire_quarantine)
             background.start_soon(upkeep.run)
@@ -181,7 +171,7 @@ class Serving:
                     parts.config.metrics.listen,
                 )
                 self._foreground.start_soon(self._announce, takeover)
-                await self._session.serve()
+                await self.session.serve()
                 self._foreground.cancel_scope.cancel()
             if not self._is_leaving:
                 await publishing.finish()
@@ -192,10 +182,10 @@ class Serving:
         files = await takeover.run()
         seconds = round(time.monotonic() - began, 3)
         _log.info("took the mount over with %d open files, in %g s", files, seconds)
-        self._parts.events.emit("taken-over", mountpoint=self._session.mountpoint, open_files=files, seconds=seconds)
+        self.base.parts.events.emit("taken-over", mountpoint=self.session.mountpoint, open_files=files, seconds=seconds)
 
     def _publishing(self) -> Publishing:
-        parts = self._parts
+        parts = self.base.parts
         stores = {name: remote.access for name, remote in parts.remotes.items()}
         held = HeldStores(parts.index.entries, parts.store.tree, FORMATS, stores)
         return Publishing(
@@ -203,31 +193,31 @@ class Serving:
             stores,
             parts.config.holdings,
             parts.store.store_id,
-            lambda: self._base.drain.is_on,
+            lambda: self.base.drain.is_on,
             self._health.for_others,
         )
 
     def _control(self, upkeep: Upkeep, publishing: Publishing) -> ControlServer:
         return control_server(
-            self._base,
-            self._files,
-            self._workdirs,
-            self._session,
+            self.base,
+            self.files,
+            self.workdirs,
+            self.session,
             upkeep,
             publishing,
             self._lag,
             self._health,
             daemon=self,
-            reload=self._reload,
+            reload=self.reload,
         )
 
     async def _announce(self, takeover: Takeover) -> None:
-        await self._session.wait_begun()
-        self._parts.events.emit("mounted", mountpoint=self._session.mountpoint, pid=os.getpid())
+        await self.session.wait_begun()
+        self.base.parts.events.emit("mounted", mountpoint=self.session.mountpoint, pid=os.getpid())
         self._can_be_left = True
-        self._ready()
+        self.ready()
         await takeover.prune()
-        await self._watchdog.run()
+        await self.watchdog.run()
 
     async def _obey_signals(self) -> None:
         assert self._foreground is not None
@@ -235,18 +225,18 @@ class Serving:
             async for number in signals:
                 name = signal.Signals(number).name
                 if number == signal.SIGHUP:
-                    self._foreground.start_soon(self._reload.on_signal)
-                elif self.mount_outlives and await trio.to_thread.run_sync(self._handover.is_restarting):
+                    self._foreground.start_soon(self.reload.on_signal)
+                elif self.mount_outlives and await trio.to_thread.run_sync(self.handover.is_restarting):
                     _log.info("leaving the mount to the next daemon on %s", name)
                     self._leave()
                 else:
                     _log.info("stopping on %s", name)
-                    self._session.stop()
+                    self.session.stop()
 
     async def _expire_quarantine(self) -> None:
-        parts = self._parts
+        parts = self.base.parts
         while True:
-            before = time.time() - self._reload.config.integrity.quarantine_seconds
+            before = time.time() - self.reload.config.integrity.quarantine_seconds
             try:
                 expired = await trio.to_thread.run_sync(parts.store.quarantine.expire, before)
             except OSError as problem:
@@ -263,16 +253,16 @@ class Serving:
 
     def _end(self) -> None:
         if self._is_leaving:
-            self._session.leave()
-            self._parts.events.emit("left-to-next")
+            self.session.leave()
+            self.base.parts.events.emit("left-to-next")
         else:
-            self._session.close()
-            self._handover.end()
-            unsent = self._files.unsent.below(b"")
+            self.session.close()
+            self.handover.end()
+            unsent = self.files.unsent.below(b"")
             if unsent:
-                _log.warning("files that no store has yet, kept in %s: %d", self._parts.store.path, len(unsent))
-            self._parts.events.emit("stopped", unsent=len(unsent))
-        self._files.end(for_good=not self._is_leaving)
+                _log.warning("files that no store has yet, kept in %s: %d", self.base.parts.store.path, len(unsent))
+            self.base.parts.events.emit("stopped", unsent=len(unsent))
+        self.files.end(for_good=not self._is_leaving)
 
 
 async def _sync_regularly(index: Index, events: EventLog) -> None:
