@@ -1,6 +1,5 @@
 """Configuration: the settings (``schema``), and the sources of their values (``sources``)."""
 
-from holdfast.config.handed_over import hand_over, handed_over
 from holdfast.config.reloading import Reloaded, reloaded
 from holdfast.config.schema import (
     HOST_NAME,
@@ -23,6 +22,6 @@ from holdfast.config.schema import (
     WorkdirsSection,
     ZoneSection,
 )
-from holdfast.config.sources import LoadedConfig, load, settings_of
+from holdfast.config.sources import LoadedConfig, hand_over, handed_over, load, settings_of
 from holdfast.config.stores_and_roles import ROLE_NAME, ROLE_NAME_ALLOWED
 from holdfast.config.units import TcpAddress

@@ -6,6 +6,8 @@ Every value keeps the name of its source and its key as written there, so that e
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +34,7 @@ _EARLIER_SPELLINGS: dict[Key, Key] = {
 """Former names of sections, which still work, and their present names."""
 
 Flat = dict[Key, Any]
+_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 
 
 class _Given(NamedTuple):
@@ -221,3 +224,25 @@ def _shown(value: Any) -> str:
 
 def _masked(key: Key, value: Any) -> str:
     return "***" if is_secret(key) and value else _PASSWORD.sub(r"\1:***@", str(value))
+
+
+def hand_over(options: Mapping[str, str]) -> int:
+    """Return a descriptor with ``options``, dotted keys and their values, for keeper and daemon. The caller closes it.
+
+    A URL among them may have a password, and the arguments of a process can be read by everybody (proc(5)). The descriptor
+    is a file in memory that nobody can change any more; each daemon that a keeper starts reads it from the beginning.
+    """
+    fd = os.memfd_create("holdfast-options", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.write(fd, msgspec.json.encode(dict(options)))
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+    return fd
+
+
+def handed_over(fd: int) -> dict[str, str]:
+    """Return the options in the descriptor ``fd``, which stays open. Raises ``ConfigurationError``."""
+    try:
+        return msgspec.json.decode(os.pread(fd, os.fstat(fd).st_size, 0), type=dict[str, str])
+    except (OSError, msgspec.DecodeError):
+        raise ConfigurationError(
+            f"--options-fd {fd}: no options can be read from it; only holdfast mount passes this"
+        ) from None

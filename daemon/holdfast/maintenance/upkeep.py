@@ -9,8 +9,7 @@ import trio
 
 from holdfast.checkpoints.configured import sweep_policy, sweep_roots
 from holdfast.checkpoints.reachability import Policy
-from holdfast.checkpoints.restoring.cloning import Clones
-from holdfast.checkpoints.restoring.originals import Originals
+from holdfast.checkpoints.restoring.cloning import Clones, Originals
 from holdfast.checkpoints.restoring.rewinding import Rewinds, Undoing
 from holdfast.checkpoints.restoring.verifying import StoreVerification
 from holdfast.checkpoints.sweeps.execution import StoreSweeps
@@ -19,7 +18,7 @@ from holdfast.checkpoints.sweeps.plan_store import PlanStore
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.remote_view.deleted_objects import DeletedObjects
-from holdfast.maintenance.unconfigured_zones import remains
+from holdfast.maintenance.changed_zones import remains
 from holdfast.workdirs import Workdirs, WorkdirSweeps
 
 _log = logging.getLogger("holdfast.maintenance")

@@ -11,13 +11,12 @@ from holdfast.control.actions import Actions
 from holdfast.control.batches import Batches, BatchRoutes
 from holdfast.control.browsing import BrowsingRoutes
 from holdfast.control.cache_usage import CacheSurvey
-from holdfast.control.copy_rights import CopyRights
 from holdfast.control.holdings import HoldingsRoutes
 from holdfast.control.inspect import Inspector
 from holdfast.control.metrics import MetricsReport, RequestFigures
 from holdfast.control.observing import ObservingRoutes
 from holdfast.control.paths import Paths
-from holdfast.control.restoring import RestoreRoutes
+from holdfast.control.restoring import CopyRights, RestoreRoutes
 from holdfast.control.server import ControlServer, Reloading, Restartable
 from holdfast.control.status import MountFacts, StatusReport
 from holdfast.control.surveys import History, SurveyRoutes

@@ -1,7 +1,16 @@
 """The messages of the control socket, as JSON. Fields are only added, never removed."""
 
 from holdfast.control.messages.batches import BatchInfo, BatchReport
-from holdfast.control.messages.daemon import EventInfo, PublicStatus, ReloadInfo, RemoteStatus, Sample, Status
+from holdfast.control.messages.daemon import (
+    EventInfo,
+    OperationInfo,
+    OperationsInfo,
+    PublicStatus,
+    ReloadInfo,
+    RemoteStatus,
+    Sample,
+    Status,
+)
 from holdfast.control.messages.entries import (
     CacheUsage,
     DrainRequest,
@@ -18,7 +27,6 @@ from holdfast.control.messages.entries import (
 )
 from holdfast.control.messages.holdings import HeldQueryInfo, HeldStoreInfo, HoldingsInfo, HoldingsReply, NodeHealthInfo
 from holdfast.control.messages.message import Failure, Message
-from holdfast.control.messages.operations import OperationInfo, OperationsInfo
 from holdfast.control.messages.plans import (
     CheckpointInfo,
     DropRequest,

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.checkpoints.formats.flink.handles import Handles
-from holdfast.checkpoints.formats.flink.java_input import JavaInput
-from holdfast.checkpoints.formats.flink.java_object import skip_object
+from holdfast.checkpoints.formats.flink.java_input import JavaInput, skip_object
 from holdfast.checkpoints.manifests import BrokenError, Manifest, Readable, Trouble, Unreadable
 from holdfast.checkpoints.references import Reference, References
 
