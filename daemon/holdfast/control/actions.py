@@ -11,10 +11,23 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 import trio
+from starlette.requests import Request
+from starlette.responses import Response
 
-from holdfast.control.messages import Progress
+from holdfast.control.http_connection import CALLER
+from holdfast.control.messages import DrainRequest, FlushRequest, PathRequest, PinInfo, PinRequest, Progress
+from holdfast.control.operations import Operation
 from holdfast.control.paths import Paths
-from holdfast.errors import FileBusyError, HoldfastError, LimitReachedError, NoSuchEntryError
+from holdfast.control.replies import body, reply, stream
+from holdfast.errors import (
+    ConfigurationError,
+    FileBusyError,
+    HoldfastError,
+    LimitReachedError,
+    NoSuchEntryError,
+    NotPinnedError,
+    WithheldError,
+)
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
@@ -32,20 +45,49 @@ _AHEAD = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Actions:
-    """Actions over a tree. Each one yields its progress and continues after a file that fails."""
+class ActionRoutes:
+    """The routes by path. An action over a tree yields its progress, and continues after a file that fails."""
 
     base: Foundation
     files: FileSystem
     paths: Paths
 
+    @property
+    def operations(self) -> dict[str, Operation]:
+        """The routes."""
+        return {
+            "/v1/verify": Operation(self._verify, Progress, body=PathRequest, streams=True),
+            "/v1/prefetch": Operation(self._prefetch, Progress, body=PathRequest, streams=True),
+            "/v1/evict": Operation(self._evict, Progress, body=PathRequest, streams=True),
+            "/v1/flush": Operation(self._flush, Progress, body=FlushRequest, streams=True),
+            "/v1/drain": Operation(self._drain, Progress, body=DrainRequest, streams=True),
+            "/v1/pins": Operation(self._pins, list[PinInfo]),
+            "/v1/pin": Operation(self._pin, dict[str, str], body=PinRequest),
+            "/v1/unpin": Operation(self._unpin, dict[str, str], body=PathRequest),
+        }
+
+    async def _verify(self, request: Request) -> Response:
+        return await stream(self.verify((await body(request, PathRequest)).path))
+
+    async def _prefetch(self, request: Request) -> Response:
+        return await stream(self.prefetch(await _required_path(request)))
+
+    async def _evict(self, request: Request) -> Response:
+        return await stream(self.evict(await _required_path(request)))
+
+    async def _flush(self, request: Request) -> Response:
+        wanted = await body(request, FlushRequest)
+        return await stream(self.flush(wanted.path, wanted.timeout_seconds))
+
+    async def _drain(self, request: Request) -> Response:
+        wanted = await body(request, DrainRequest)
+        if not request.scope[CALLER].is_root:
+            raise WithheldError("only root may drain a node")
+        return await stream(self.end_drain() if wanted.undo else self.drain(wanted.timeout_seconds))
+
     async def verify(self, path: str | None) -> AsyncIterator[Progress]:
         """Hash every local file with a known digest at or below ``path`` (None: everywhere); drop files that differ."""
-        wanted = b""
-        if path is not None:
-            wanted = self.paths.relative(path)
-            async with self.paths.find(path):
-                pass  # otherwise a misspelt path would verify without errors
+        wanted = await self._existing(path)
         async with aclosing(self.files.verifier.known_files(wanted)) as files:
             ahead = ReadAhead(files)
             done = bytes_done = 0
@@ -111,11 +153,7 @@ class Actions:
 
     async def flush(self, path: str | None, timeout_seconds: float) -> AsyncIterator[Progress]:
         """Send what is unsent at or below ``path`` (None: everywhere), and carry out deletions held back there."""
-        wanted = b""
-        if path is not None:
-            wanted = self.paths.relative(path)
-            async with self.paths.find(path):
-                pass  # otherwise a misspelt path would have nothing unsent
+        wanted = await self._existing(path)
         deadline = trio.current_time() + timeout_seconds
         async for step in self._send(wanted, deadline, waits_for_writers=False):
             yield step
@@ -132,10 +170,19 @@ class Actions:
         if not problems:
             self.base.parts.events.emit("drained")
 
-    def end_drain(self) -> None:
+    async def end_drain(self) -> AsyncIterator[Progress]:
         """Take everything again. Raises ``OSError``."""
         self.base.drain.end()
         self.base.parts.events.emit("drain-undone")
+        yield Progress(done=0, total=0, bytes_done=0, finished=True)
+
+    async def _existing(self, path: str | None) -> bytes:
+        """Return the path in the tree; None is all of it. A misspelt one is an error, not a success without files."""
+        if path is None:
+            return b""
+        async with self.paths.find(path):
+            pass
+        return self.paths.relative(path)
 
     async def _send(self, wanted: bytes, deadline: float, *, waits_for_writers: bool) -> AsyncIterator[Progress]:
         await self.files.releasing.settle()
@@ -157,34 +204,35 @@ class Actions:
             yield Progress(done=done, total=len(tried), bytes_done=bytes_done, path=self.paths.absolute(file), problem=why)
         yield Progress(done=done, total=len(tried), bytes_done=bytes_done, finished=True)
 
-    def pins(self) -> list[str]:
-        """Return all pinned paths, oldest first."""
-        return [self.paths.absolute(path) for path in self.base.parts.index.pins.all()]
+    async def _pins(self, request: Request) -> Response:
+        del request
+        return reply([PinInfo(path=self.paths.absolute(path)) for path in self.base.parts.index.pins.all()])
 
-    async def pin(self, path: str, uid: int, *, must_exist: bool) -> None:
-        """Keep local files at or below ``path``, present and future, from being evicted, as the user ``uid`` asks.
-
-        Raises ``NoSuchEntryError`` if there is nothing, unless it need not exist yet, ``LimitReachedError`` and ``OSError``.
-        """
+    async def _pin(self, request: Request) -> Response:
+        """Keep local files at or below a path, present and future, from being evicted."""
+        wanted, uid, pins = await body(request, PinRequest), request.scope[CALLER].uid, self.base.parts.index.pins
+        path = _given(wanted.path)
         pinned = self.paths.relative(path)
-        if must_exist:
+        if not wanted.future:
             try:
-                async with self.paths.find(path):
-                    pass
+                await self._existing(path)
             except NoSuchEntryError:
                 raise NoSuchEntryError(
                     f"{path} does not exist; --future ('future' in a request) pins it before it exists"
                 ) from None
-        if uid and not self.base.parts.index.pins.has_room_for(pinned):
+        if uid and not pins.has_room_for(pinned):
             self.base.rare_events.emit("limit-reached", uid=uid, what="pins")
             raise LimitReachedError(
                 "there are so many pins that only root may add one: pin a directory in place of its files"
             )
-        await trio.to_thread.run_sync(self.base.parts.index.pins.add, pinned)
+        await trio.to_thread.run_sync(pins.add, pinned)
+        return reply({})
 
-    async def unpin(self, path: str) -> bool:
-        """Remove a pin; False if exactly this path was not pinned. Raises ``OSError``."""
-        return await trio.to_thread.run_sync(self.base.parts.index.pins.remove, self.paths.relative(path))
+    async def _unpin(self, request: Request) -> Response:
+        path = await _required_path(request)
+        if not await trio.to_thread.run_sync(self.base.parts.index.pins.remove, self.paths.relative(path)):
+            raise NotPinnedError(f"{path} is not pinned; 'holdfast pins' lists what is")
+        return reply({})
 
     async def _remote_files(self, top: Found) -> AsyncGenerator[Found, None]:
         """Yield the files at or below ``top`` that are to be fetched. The caller lets their nodes go.
@@ -276,3 +324,13 @@ class ReadAhead(Generic[_T]):
             else:
                 self.found += 1
         return [self.waiting.popleft() for _ in range(min(most, len(self.waiting)))]
+
+
+async def _required_path(request: Request) -> str:
+    return _given((await body(request, PathRequest)).path)
+
+
+def _given(path: str | None) -> str:
+    if path is None:
+        raise ConfigurationError("the request's body: Object missing required field `path`")
+    return path

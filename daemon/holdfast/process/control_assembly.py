@@ -6,8 +6,7 @@ import time
 from typing import Protocol
 
 from holdfast.control.acquiring import WorkdirRoutes
-from holdfast.control.acting import ActionRoutes
-from holdfast.control.actions import Actions
+from holdfast.control.actions import ActionRoutes
 from holdfast.control.batches import Batches, BatchRoutes
 from holdfast.control.browsing import BrowsingRoutes
 from holdfast.control.cache_usage import CacheSurvey
@@ -62,7 +61,7 @@ def control_server(
         SurveyRoutes(cache, History(report.sample), base.fetcher, base.uploader, paths),
         [
             BrowsingRoutes(inspector, parts.events),
-            ActionRoutes(Actions(base, files, paths)),
+            ActionRoutes(base, files, paths),
             SweepRoutes(upkeep, paths),
             RestoreRoutes(
                 upkeep.verification,
