@@ -8,10 +8,9 @@ from typing import Protocol
 from holdfast.control.acquiring import WorkdirRoutes
 from holdfast.control.actions import ActionRoutes
 from holdfast.control.batches import Batches, BatchRoutes
-from holdfast.control.browsing import BrowsingRoutes
+from holdfast.control.browsing import BrowsingRoutes, Inspector
 from holdfast.control.cache_usage import CacheSurvey
 from holdfast.control.holdings import HoldingsRoutes
-from holdfast.control.inspect import Inspector
 from holdfast.control.metrics import MetricsReport, RequestFigures
 from holdfast.control.observing import ObservingRoutes
 from holdfast.control.paths import Paths

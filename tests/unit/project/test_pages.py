@@ -11,7 +11,7 @@ import pytest
 import typer.main
 
 from holdfast.cli.app import app
-from holdfast.control import inspect
+from holdfast.control import browsing
 from holdfast.telemetry import Counters
 
 ROOT = Path(__file__).parents[3]
@@ -62,7 +62,7 @@ def test_the_table_of_counters_has_every_counter() -> None:
 
 
 def test_the_table_of_states_has_every_state() -> None:
-    assert sorted(rows(OPERATIONS, "state")) == sorted(inspect._WHERE)
+    assert sorted(rows(OPERATIONS, "state")) == sorted(browsing._WHERE)
 
 
 @pytest.mark.parametrize("file", [*PAGES, *CODE], ids=lambda file: str(file.relative_to(ROOT)))
