@@ -22,7 +22,7 @@ from pathlib import Path
 
 from holdfast.digest import Checksum
 from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError, RemoteError, RemoteRefusedError
-from holdfast.remote.keys import PRIVATE, NameRules, checked_target
+from holdfast.remote.keys import PRIVATE, NameRules, checked_target, key_below
 
 _MOST_UNANSWERED = 3
 _LARGEST = 2**63 - 1
@@ -145,16 +145,31 @@ class RemoteStore(abc.ABC):
         store has an object there whose name is not a valid key.
         """
 
-    @abc.abstractmethod
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield every object below ``prefix``, at any depth, in no order. Raises as ``list_directory`` does, at any step."""
+        return (info for info in self._walk(prefix) if isinstance(info, ObjectInfo))
 
-    @abc.abstractmethod
     def list_all(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
         """Yield what ``list_tree`` does and, where the store has real directories, each directory below ``prefix``.
 
         For the whole store (``""``) this includes what is below ``.holdfast/``.
         """
+        yield from self._walk(prefix)
+        if not prefix:
+            yield from self._walk(PRIVATE)
+
+    def _walk(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
+        """List one directory after the other. An error ends the walk and is raised: a part is never taken for the whole."""
+        waiting = [prefix]
+        while waiting:
+            directory = waiting.pop()
+            listing = self.list_directory(directory)
+            yield from listing.objects.values()
+            for name in listing.directories:
+                key = key_below(directory, name)
+                waiting.append(key)
+                if name in listing.changed_ns:
+                    yield DirectoryInfo(key, listing.changed_ns[name])
 
     @abc.abstractmethod
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:

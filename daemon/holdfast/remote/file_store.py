@@ -22,7 +22,6 @@ from pathlib import Path
 from holdfast.errors import ObjectChangedError, ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote.contract import (
     Capabilities,
-    DirectoryInfo,
     DirectoryListing,
     ObjectBody,
     ObjectInfo,
@@ -55,7 +54,6 @@ from holdfast.remote.keys import (
     staged_key,
     storable_only,
 )
-from holdfast.remote.tree_walk import everything_below, objects_below
 
 _NO_SUCH_OBJECT = {errno.ENOENT, *UNSTORABLE_NAME}
 
@@ -129,12 +127,6 @@ class FileStore(RemoteStore):
                 self.probe()
             directories.pop(PRIVATE, None)
         return DirectoryListing(objects, frozenset(directories), exists=True, changed_ns=directories)
-
-    def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
-        return objects_below(self.list_directory, prefix)
-
-    def list_all(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
-        return everything_below(self.list_directory, prefix)
 
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
         file = self._open(checked(key), "GET")

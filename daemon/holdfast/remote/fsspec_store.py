@@ -33,7 +33,6 @@ from holdfast.errors import (
 )
 from holdfast.remote.contract import (
     Capabilities,
-    DirectoryInfo,
     DirectoryListing,
     ObjectBody,
     ObjectInfo,
@@ -56,7 +55,6 @@ from holdfast.remote.keys import (
     storable_only,
 )
 from holdfast.remote.redaction import masked, public_url, secrets_of
-from holdfast.remote.tree_walk import everything_below, objects_below
 from holdfast.system.text import printable
 
 _BUFFER_BYTES = 8 * 2**20  # each is opened and read separately
@@ -134,12 +132,6 @@ class FsspecStore(RemoteStore):
             return DirectoryListing({}, frozenset(), exists=not prefix)
         changed_ns = {name: time_ns for name, time_ns in directories.items() if time_ns}
         return DirectoryListing(objects, frozenset(directories), exists=True, changed_ns=changed_ns)
-
-    def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
-        return objects_below(self.list_directory, prefix)
-
-    def list_all(self, prefix: str) -> Iterator[ObjectInfo | DirectoryInfo]:
-        return everything_below(self.list_directory, prefix)
 
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
         info = self.head(key)
