@@ -45,19 +45,9 @@ def walk(root_fd: int, path: bytes, flags: int) -> int:
 
 
 @contextmanager
-def directory_below(root: str, directory: str) -> Iterator[int]:
-    """Yield an ``O_PATH`` descriptor of ``directory``. Raises ``OSError``."""
-    fd = open_below(root, directory, _DIRECTORY)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-@contextmanager
-def readable_directory(root: str, directory: str) -> Iterator[int]:
-    """Yield a descriptor of ``directory`` that can be listed and synced. Raises ``OSError``."""
-    fd = open_below(root, directory, _READABLE_DIRECTORY)
+def directory_below(root: str, directory: str, *, readable: bool = False) -> Iterator[int]:
+    """Yield an ``O_PATH`` descriptor of ``directory``, or one that can be listed and synced. Raises ``OSError``."""
+    fd = open_below(root, directory, _READABLE_DIRECTORY if readable else _DIRECTORY)
     try:
         yield fd
     finally:
@@ -91,7 +81,8 @@ def make_directories(root: str, directory: str) -> list[str]:
 def sync_directories(root: str, directories: Iterable[str]) -> None:
     """Make the names in ``directories`` durable. Raises ``OSError``."""
     for directory in directories:
-        with suppress(FileNotFoundError), readable_directory(root, directory) as fd:  # pruned meanwhile, so it was empty
+        # one that was pruned meanwhile was empty
+        with suppress(FileNotFoundError), directory_below(root, directory, readable=True) as fd:
             os.fsync(fd)
 
 

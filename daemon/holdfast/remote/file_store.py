@@ -30,7 +30,7 @@ from holdfast.remote.contract import (
     delete_each,
     storable_time_ns,
 )
-from holdfast.remote.file_directories import directory_below, make_directories, readable_directory, sync_directories
+from holdfast.remote.file_directories import directory_below, make_directories, sync_directories
 from holdfast.remote.file_syscalls import (
     ATTRIBUTE,
     OpenObject,
@@ -208,7 +208,7 @@ class FileStore(RemoteStore):
         raise ObjectMissingError(f"{what} {key}: no such object")
 
     def _entries(self, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
-        with readable_directory(self._root, prefix) as directory_fd, os.scandir(directory_fd) as entries:
+        with directory_below(self._root, prefix, readable=True) as directory_fd, os.scandir(directory_fd) as entries:
             for entry in entries:
                 try:
                     stat = entry.stat(follow_symlinks=False)
