@@ -85,15 +85,7 @@ async def _run(
     counters = Counters()
     with _store(config, inheritance) as store, _index(store) as index, _session(handover, inheritance) as tables:
         events = EventLog(time.time, store.path / "events.jsonl")
-        if index.renewed:
-            events.emit("index-renewed", why=index.renewed)
-        if refusal:
-            _log.warning("the mount of an earlier daemon can't be taken over (%s): mounting afresh", refusal)
-            events.emit("takeover-failed", why=refusal)
-        if hang := watchdog.taken(tables.hang):
-            _log.warning("the daemon before this one hung, and was replaced: %s", hang.why)
-            events.emit("hang-ended", why=hang.why)
-        tables.executed.count_end(hung=hang is not None and not hang.was_stopped)
+        _tell_of_the_past(index, refusal, tables, events)
         if inheritance:
             inheritance.check(config.mount.mountpoint, store.store_id)
         kernel = KernelNotifier(passthrough=config.mount.passthrough)
@@ -135,6 +127,18 @@ async def _run(
             )
             await serving.run()
             return serving.wants_restart
+
+
+def _tell_of_the_past(index: Index, refusal: str, tables: SessionTables, events: EventLog) -> None:
+    if index.renewed:
+        events.emit("index-renewed", why=index.renewed)
+    if refusal:
+        _log.warning("the mount of an earlier daemon can't be taken over (%s): mounting afresh", refusal)
+        events.emit("takeover-failed", why=refusal)
+    if hang := watchdog.taken(tables.hang):
+        _log.warning("the daemon before this one hung, and was replaced: %s", hang.why)
+        events.emit("hang-ended", why=hang.why)
+    tables.executed.count_end(hung=hang is not None and not hang.was_stopped)
 
 
 def _tell(ground: Ground, path: str, events: EventLog) -> None:

@@ -43,7 +43,6 @@ class S3Checksums:
         store: S3Store,
         keys: Callable[[], Keys | None],
         secrets: Iterable[str],
-        *,
         request_timeout_seconds: float,
         connect_timeout_seconds: float,
     ) -> None:

@@ -151,9 +151,8 @@ def _cloud_store(
     client: Any = {
         "timeout": timedelta(seconds=request_timeout_seconds),
         "connect_timeout": timedelta(seconds=connect_timeout_seconds),
+        **_plain_http(settings, variables),
     }
-    if str(settings.pop("allow_http", "")).lower() == "true" or _has_plain_endpoint({**variables, **settings}):
-        client["allow_http"] = True
     secrets = secrets_of(url, {**variables, **options, **settings})
 
     def made(**more: str) -> Any:
@@ -174,13 +173,7 @@ def _cloud_store(
         raise explained(shown, _CLOUDS[scheme], options, brief(problem, secrets)) from None
     checksums = None
     if isinstance(store, S3Store) and store.config.get("skip_signature") is None:
-        checksums = S3Checksums(
-            store,
-            keys,
-            secrets,
-            request_timeout_seconds=request_timeout_seconds,
-            connect_timeout_seconds=connect_timeout_seconds,
-        )
+        checksums = S3Checksums(store, keys, secrets, request_timeout_seconds, connect_timeout_seconds)
     return ObstoreStore(
         shown,
         store,
@@ -239,6 +232,12 @@ def _with_keys_alone(settings: dict[str, Any]) -> dict[str, Any]:
 def _is_anonymous(settings: Mapping[str, Any]) -> bool:
     plain = {name.lower().removeprefix("google_"): str(value).lower() for name, value in settings.items()}
     return plain.get("skip_signature") in _TRUE
+
+
+def _plain_http(settings: dict[str, Any], variables: Mapping[str, Any]) -> dict[str, bool]:
+    """Take ``allow_http`` out of the settings; return it if they, or an endpoint, say so."""
+    says_so = str(settings.pop("allow_http", "")).lower() == "true"
+    return {"allow_http": True} if says_so or _has_plain_endpoint({**variables, **settings}) else {}
 
 
 def _has_plain_endpoint(settings: Mapping[str, Any]) -> bool:
