@@ -17,7 +17,6 @@ _LIGHT = (
     "holdfast.checkpoints.configured",
     "holdfast.checkpoints.examination",
     "holdfast.checkpoints.formats",
-    "holdfast.checkpoints.json_manifests",
     "holdfast.checkpoints.manifests",
     "holdfast.checkpoints.plans",
     "holdfast.checkpoints.reachability",
