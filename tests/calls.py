@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from tests.support.daemons import traced_daemon
+from tests.support.daemons.faults.call_trace import CALLS
 from tests.support.daemons.node import Node
 
 _LAST = "after-the-command"
@@ -41,8 +41,8 @@ def _traced(directory: Path, command: str) -> tuple[int, str]:
     for name in ("checkpoints", "blobs"):
         (store / name).mkdir(parents=True)
     node = Node(directory / "node", f"file://{store}/checkpoints", f"file://{store}/blobs")
-    node.module = traced_daemon.__name__
-    node.environment["HOLDFAST_CALLS"] = str(output)
+    node.faults = ["trace_calls"]
+    node.environment[CALLS] = str(output)
     try:
         node.start()
         before = output.stat().st_size

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.benchmarks.eviction_replay import POLICIES, Event, largest_footprint, replayed
-from tests.support.daemons import recording_daemon
+from tests.support.daemons.faults.cache_trace import TRACE
 from tests.support.daemons.node import Node
 from tests.support.spark.flights_job import Job
 
@@ -58,8 +58,8 @@ def _record(trace: Path, batches: int, settings: dict[str, str]) -> None:
     directory = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir="/var/tmp"))
     remote = f"file://{directory}/remote"
     node = Node(directory / "node", f"{remote}/checkpoints", f"{remote}/blobs", log__level="info")
-    node.module = recording_daemon.__name__
-    node.environment = {recording_daemon.TRACE: str(trace.absolute())}
+    node.faults = ["trace_cached_files"]
+    node.environment = {TRACE: str(trace.absolute())}
     job = Job(directory, settings=_SETTINGS | settings)
     try:
         node.start()

@@ -1,4 +1,4 @@
-"""Replay of a trace of cached files (``recording_daemon``) with a cache of limited size: which reads miss.
+"""Replay of a trace of cached files (``daemons.faults.cache_trace``) with a cache of limited size: which reads miss.
 
 Policies decide by insertions and reads alone, as the daemon does. ``Optimum`` knows the future: it evicts what is read again
 latest, or never (Bélády); with files of different sizes that is close to the optimum, not it.

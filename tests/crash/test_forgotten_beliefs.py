@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import NodeFactory
 from tests.crash.test_takeover import no_daemon
 from tests.mount.test_objects import objects
-from tests.support.daemons import waiting_store_daemon
+from tests.support.daemons.faults.switches import SWITCHES
 from tests.support.daemons.node import Node, settle, wait_until
 
 _PART = 2**20
@@ -52,8 +52,8 @@ def make_waiting(make_node: NodeFactory, workspace: Path, switches: Switches) ->
     def make(**settings: object) -> Node:
         node = make_node(**{"remote__metadata_ttl_seconds": 3600, **settings})
         node.supervised = True
-        node.module = waiting_store_daemon.__name__
-        node.environment = {waiting_store_daemon.SWITCHES: str(workspace / "switches")}
+        node.faults = ["waiting_store"]
+        node.environment = {SWITCHES: str(workspace / "switches")}
         return node.start()
 
     return make

@@ -14,7 +14,8 @@ from holdfast.kernel.probe import can_prune
 from holdfast.session import OpenTable
 from tests.conftest import NodeFactory
 from tests.crash.test_takeover import no_daemon, supervised
-from tests.support.daemons import crashing_daemon, late_takeover_daemon
+from tests.support.daemons.faults.crash_points import POINT
+from tests.support.daemons.faults.switches import ARMED, HELD
 from tests.support.daemons.node import Node, wait_until
 
 OPENERS = 20
@@ -25,11 +26,11 @@ def node(make_node: NodeFactory) -> Node:
     """A supervised node whose daemon dies once after it has counted an open, when armed."""
     node = make_node()
     node.supervised = True
-    node.module = late_takeover_daemon.__name__
+    node.faults = ["crash_at_point", "late_takeover"]
     node.environment = {
-        crashing_daemon.POINT: "reply: open",
-        crashing_daemon.ARMED: str(node.directory / "armed"),
-        late_takeover_daemon.HELD: str(node.directory / "held"),
+        POINT: "reply: open",
+        ARMED: str(node.directory / "armed"),
+        HELD: str(node.directory / "held"),
     }
     return node.start()
 

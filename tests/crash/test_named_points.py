@@ -15,9 +15,9 @@ from tests.conftest import NodeFactory
 from tests.crash.test_resent_requests import RMDIR
 from tests.mount.test_faults import flip
 from tests.mount.test_objects import objects
-from tests.support.daemons import crashing_daemon
 from tests.support.daemons.aftermath import assert_in_order
-from tests.support.daemons.crashing_daemon import POINTS
+from tests.support.daemons.faults.crash_points import POINT, POINTS
+from tests.support.daemons.faults.switches import ARMED
 from tests.support.daemons.node import Node, wait_until
 
 OLD, NEW = b"what it was", b"what it is to be"
@@ -104,14 +104,14 @@ FETCHES = [point for point in POINTS if point.startswith("fetch: ")]
 def crash(node: Node, point: str, action: Callable[[Node], None]) -> None:
     """Carry out ``action`` on a node that dies at ``point``, and start the node again as it ought to be."""
     armed = node.directory / "armed"
-    node.module = crashing_daemon.__name__
-    node.environment.update({crashing_daemon.POINT: point, crashing_daemon.ARMED: str(armed)})
+    node.faults = ["crash_at_point"]
+    node.environment.update({POINT: point, ARMED: str(armed)})
     node.start()
     armed.touch()
     with suppress(OSError, DaemonUnreachableError):
         action(node)
     node.crashed()
-    node.module = "holdfast.daemon"
+    node.faults = []
     node.start()
 
 

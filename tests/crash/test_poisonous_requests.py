@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.daemons import poisoned_daemon
+from tests.support.daemons.faults.switches import HELD
 from tests.support.daemons.node import Node, wait_until
 from tests.support.users.privileges import ALICE, MALLORY
 from tests.support.users.stalls import bystander
@@ -23,8 +23,8 @@ _DEATHS = 3
 def node(make_node: NodeFactory) -> Node:
     made = make_node()
     # Another daemon that gets no processor for as long would be one more hang.
-    made.supervised, made.watchdog_seconds, made.module = True, 4.0, poisoned_daemon.__name__
-    made.environment = {poisoned_daemon.HELD: str(made.directory / "held")}
+    made.supervised, made.watchdog_seconds, made.faults = True, 4.0, ["poisonous_names"]
+    made.environment = {HELD: str(made.directory / "held")}
     made.expected_faults += ["Fatal Python error: Aborted", "most recent call first", "  File "]
     return made.start()
 

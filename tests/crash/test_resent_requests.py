@@ -12,8 +12,9 @@ import pytest
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from tests.conftest import NodeFactory
 from tests.mount.test_objects import objects
-from tests.support.daemons import crashing_daemon
 from tests.support.daemons.aftermath import assert_in_order
+from tests.support.daemons.faults.crash_points import POINT, POINTS
+from tests.support.daemons.faults.switches import ARMED
 from tests.support.daemons.node import Node, wait_until
 
 _XATTR = "user.test"
@@ -23,8 +24,8 @@ def dying(make_node: NodeFactory, point: str, **settings: object) -> Node:
     """A supervised node whose daemon dies once at ``point``, after ``arm``."""
     node = make_node(**settings)
     node.supervised = True
-    node.module = crashing_daemon.__name__
-    node.environment = {crashing_daemon.POINT: point, crashing_daemon.ARMED: str(node.directory / "armed")}
+    node.faults = ["crash_at_point"]
+    node.environment = {POINT: point, ARMED: str(node.directory / "armed")}
     return node.start()
 
 
@@ -379,7 +380,7 @@ def test_an_object_is_stored_once(
 RMDIR = [
     "unlink: before the store is told",
     "unlink: the store was told",
-    *[point for point in crashing_daemon.POINTS if point.startswith("rmdir: ")],
+    *[point for point in POINTS if point.startswith("rmdir: ")],
     "reply: rmdir",
 ]
 

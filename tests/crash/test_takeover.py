@@ -22,7 +22,7 @@ from holdfast.session import SessionArea
 from holdfast.store import StoreDirectory
 from holdfast_spark.session import acquire, checkpoint_location
 from tests.conftest import NodeFactory
-from tests.support.daemons import crashing_daemon, unconnected_daemon, unmounting_daemon, unopening_daemon, waiting_daemon
+from tests.support.daemons.faults.switches import ARMED
 from tests.support.daemons.node import Node, StartError, settle, wait_until
 from tests.support.processes.children import children_of
 
@@ -165,7 +165,7 @@ def test_what_can_not_be_opened_again_is_not_sent_as_if_it_were_empty(
     make_node: NodeFactory, remote_files: Path, durability: str
 ) -> None:
     node = make_node(checkpoints__durability=durability)
-    node.module = unopening_daemon.__name__
+    node.faults = ["no_reopening"]
     node.supervised = True
     node.start()
     path = node.checkpoints / "file"
@@ -272,9 +272,9 @@ def test_a_daemon_dies_while_the_kernel_is_to_forget_a_name_in_a_locked_director
     """The lock's holder waits for the next daemon; nothing that holds up the end of this one may wait for the lock."""
     node = make_node()
     node.supervised = True
-    node.module = waiting_daemon.__name__
+    node.faults = ["dies_while_a_name_waits"]
     armed = node.directory / "armed"
-    node.environment = {crashing_daemon.ARMED: str(armed)}
+    node.environment = {ARMED: str(armed)}
     node.start()
     (node.work / "here").mkdir()
     (node.work / "here/a").write_bytes(b"kept")
@@ -290,10 +290,10 @@ def test_a_daemon_dies_while_the_kernel_is_to_forget_a_name_in_a_locked_director
 def test_a_mount_that_one_daemon_could_not_connect_is_the_next_ones(make_node: NodeFactory) -> None:
     node = make_node()
     node.supervised = True
-    node.module = unconnected_daemon.__name__
+    node.faults = ["no_invalidator"]
     node.expected_faults += ["CRITICAL", "Traceback", "  File "]
     armed = node.directory / "armed"
-    node.environment = {crashing_daemon.ARMED: str(armed)}
+    node.environment = {ARMED: str(armed)}
     node.start()
     with (node.work / "file").open("w+b", buffering=0) as file:
         armed.touch()
@@ -475,9 +475,9 @@ def test_a_lazy_unmount_without_a_daemon_ends_the_keeper_although_files_are_open
 def test_what_is_unmounted_while_the_next_daemon_starts_stays_unmounted(make_node: NodeFactory) -> None:
     node = make_node()
     node.supervised = True
-    node.module = unmounting_daemon.__name__
+    node.faults = ["unmounted_at_start"]
     armed = node.directory / "armed"
-    node.environment = {crashing_daemon.ARMED: str(armed)}
+    node.environment = {ARMED: str(armed)}
     node.start()
     with (node.work / "file").open("wb"):
         armed.touch()

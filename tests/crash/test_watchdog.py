@@ -15,8 +15,7 @@ from holdfast.supervision import watchdog
 from holdfast.supervision.mount_probe import MountProbe
 from holdfast.supervision.watchdog import Hang
 from tests.conftest import NodeFactory
-from tests.support.daemons import hanging_daemon
-from tests.support.daemons.hanging_daemon import BLOCKED
+from tests.support.daemons.faults.requests import BLOCKED
 from tests.support.daemons.node import Node, wait_until
 from tests.support.disks.mounts import unserved
 from tests.support.processes.children import children_of
@@ -40,7 +39,7 @@ def watched(make_node: NodeFactory, request: pytest.FixtureRequest) -> Node:
     node = make_node()
     node.supervised = True
     node.watchdog_seconds = getattr(request, "param", _SECONDS)
-    node.module = hanging_daemon.__name__
+    node.faults = ["hang_on_signal"]
     node.start()
     wait_until(lambda: probes(node) != [] and node.status().kernel_requests.get("STATFS", 0) > 0)
     return node

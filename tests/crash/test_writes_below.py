@@ -16,7 +16,6 @@ import pytest
 
 from holdfast.mount import mount_calls, mountpoint, protection_marks
 from tests.conftest import NodeFactory
-from tests.support.daemons import old_mounts_daemon, oldest_kernel_daemon
 from tests.support.daemons.node import Node, wait_until
 from tests.support.load.retrying_writer import Book, retrying_writer
 
@@ -24,7 +23,12 @@ ROUNDS = 2
 NO_FLAGS = ["setpriv", "--inh-caps=-linux_immutable", "--bounding-set=-linux_immutable"]
 """A command without the capability to make a directory immutable, as in most containers."""
 
-KERNELS = ["holdfast.daemon", oldest_kernel_daemon.__name__, old_mounts_daemon.__name__]
+KERNELS = [
+    pytest.param([], id="this kernel"),
+    pytest.param(["no_takeover"], id="no takeover"),
+    pytest.param(["no_takeover", "no_mount_beneath"], id="no mount beneath"),
+]
+"""Faults that make a kernel older."""
 
 
 @contextmanager
@@ -63,14 +67,14 @@ def mounts_there(node: Node) -> list[str]:
 
 
 @pytest.mark.promise("below-the-mount")
-@pytest.mark.parametrize("module", KERNELS)
+@pytest.mark.parametrize("faults", KERNELS)
 @pytest.mark.parametrize("prefix", [[], NO_FLAGS], ids=["root", "container"])
 @pytest.mark.parametrize("end", [killed, unmounted, terminated])
 def test_while_a_daemon_ends_and_the_next_one_mounts(
-    end: Callable[[Node], None], prefix: list[str], module: str, make_node: NodeFactory
+    end: Callable[[Node], None], prefix: list[str], faults: list[str], make_node: NodeFactory
 ) -> None:
     node = make_node()
-    node.module, node.prefix = module, prefix
+    node.faults, node.prefix = faults, prefix
     node.start()
     with nothing_lands_below(node) as book:
         for _ in range(ROUNDS):
@@ -82,10 +86,10 @@ def test_while_a_daemon_ends_and_the_next_one_mounts(
 
 
 @pytest.mark.promise("below-the-mount")
-@pytest.mark.parametrize("module", KERNELS)
-def test_while_a_supervised_daemon_is_killed(module: str, make_node: NodeFactory) -> None:
+@pytest.mark.parametrize("faults", KERNELS)
+def test_while_a_supervised_daemon_is_killed(faults: list[str], make_node: NodeFactory) -> None:
     node = make_node()
-    node.module, node.supervised = module, True
+    node.faults, node.supervised = faults, True
     node.start()
     with nothing_lands_below(node) as book:
         for _ in range(ROUNDS):

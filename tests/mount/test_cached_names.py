@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.daemons import old_kernel_daemon
 from tests.support.daemons.node import Node, wait_until
 
 _MOST = 50
@@ -20,7 +19,7 @@ _FILES = 400
 def node(request: pytest.FixtureRequest, make_node: NodeFactory) -> Node:
     node = make_node(limits__cached_names=_MOST)
     if request.param == "old kernel":
-        node.module = old_kernel_daemon.__name__
+        node.faults = ["no_prune"]
     elif tuple(map(int, os.uname().release.split(".")[:2])) < (6, 18):
         pytest.skip("this kernel can't be asked to forget what nobody uses")
     return node.start()

@@ -22,9 +22,9 @@ from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory, keys
 from tests.mount.test_command import holdfast
 from tests.support.checkpoints.checkpoint_roots import JOB, age, below, digest, job, put
-from tests.support.daemons import crashing_daemon
+from tests.support.daemons.faults.crash_points import POINT
+from tests.support.daemons.faults.switches import ARMED
 from tests.support.daemons.node import Node, StartError
-from tests.support.processes.forked_programs import DAEMON
 from tests.support.stores.s3 import Versitygw
 
 FILES_IN_BULK = 10_000
@@ -188,8 +188,8 @@ def test_two_daemons_sweep_at_the_same_time(make_node: NodeFactory, remote_files
 def test_a_sweep_is_carried_on_after_the_daemon_has_died(make_node: NodeFactory, remote_files: Path) -> None:
     node = make_node()
     armed = node.directory / "armed"
-    node.module = crashing_daemon.__name__
-    node.environment |= {crashing_daemon.POINT: "unlink: the store was told", crashing_daemon.ARMED: str(armed)}
+    node.faults = ["crash_at_point"]
+    node.environment |= {POINT: "unlink: the store was told", ARMED: str(armed)}
     node.start()
     garbage = job(remote_files / JOB, orphans=3000)
     before = below(remote_files / JOB)
@@ -199,7 +199,7 @@ def test_a_sweep_is_carried_on_after_the_daemon_has_died(make_node: NodeFactory,
         with suppress(DaemonUnreachableError):
             execute(client, plan)
     node.crashed()
-    node.module = DAEMON
+    node.faults = []
     assert before - garbage < below(remote_files / JOB) < before
     node.start()
     with node.client() as client:

@@ -22,7 +22,7 @@ def test_what_a_manifest_names_beside_its_directory_is_fetched_ahead(make_node: 
         (remote_files / "toy" / name).parent.mkdir(parents=True, exist_ok=True)
         (remote_files / "toy" / name).write_bytes(content)
     node = make_node()
-    node.module = "tests.support.daemons.toy_daemon"
+    node.faults = ["toy_format"]
     node.start()
     (node.checkpoints / "toy/ckpt-1/MANIFEST").read_bytes()
     for name in ("a", "b"):  # they are fetched side by side

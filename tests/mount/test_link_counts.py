@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.daemons import holding_daemon
+from tests.support.daemons.faults.switches import HELD
 from tests.support.daemons.node import Node, wait_until
 
 
@@ -29,8 +29,8 @@ def node(make_node: NodeFactory) -> Node:
 def start_holding(node: Node) -> None:
     """Start a node, supervised, whose daemon answers removals late, with the directories ``here`` and ``there``."""
     node.supervised = True
-    node.module = holding_daemon.__name__
-    node.environment = {holding_daemon.HELD: str(node.directory / "held")}
+    node.faults = ["late_answers"]
+    node.environment = {HELD: str(node.directory / "held")}
     node.start()
     for name in ("here", "there"):
         (node.work / name).mkdir()

@@ -16,7 +16,7 @@ import pytest
 
 from holdfast.mount import mountpoint
 from tests.conftest import NodeFactory
-from tests.support.daemons import crashing_daemon, unconnected_daemon
+from tests.support.daemons.faults.switches import ARMED
 from tests.support.daemons.node import Node, StartError, wait_until
 from tests.support.disks.mounts import mounted, mounted_image
 
@@ -33,7 +33,7 @@ def refusal(node: Node, **settings: object) -> str:
 
 def run_daemon(node: Node, *prefix: str, options: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     """Run holdfastd to its end under the command ``prefix``."""
-    command = [*prefix, sys.executable, "-m", node.module, *options]
+    command = [*prefix, sys.executable, "-m", *node.program, *options]
     for key, value in node.settings.items():
         command += ["--set", f"{key}={value}"]
     return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **node.environment})
@@ -96,10 +96,10 @@ def test_a_place_inside_the_mountpoint(make_node: NodeFactory, key: str) -> None
 
 def test_a_mount_that_can_not_be_connected_is_taken_away(make_node: NodeFactory) -> None:
     node = make_node()
-    node.module = unconnected_daemon.__name__
+    node.faults = ["no_invalidator"]
     armed = node.directory / "armed"
     armed.touch()
-    node.environment = {crashing_daemon.ARMED: str(armed)}
+    node.environment = {ARMED: str(armed)}
     assert "Resource temporarily unavailable" in run_daemon(node).stderr
     assert mountpoint.mount_at(str(node.mountpoint)) is None
     node.start()
@@ -217,11 +217,11 @@ def test_a_lost_index_on_a_full_disk(make_node: NodeFactory, workspace: Path) ->
 
 def test_a_start_that_fails_by_a_fault_is_told(make_node: NodeFactory) -> None:
     node = make_node()
-    node.module = unconnected_daemon.__name__
+    node.faults = ["no_invalidator"]
     node.expected_faults += ["CRITICAL", "Traceback", "  File "]
     armed = node.directory / "armed"
     armed.touch()
-    node.environment = {crashing_daemon.ARMED: str(armed)}
+    node.environment = {ARMED: str(armed)}
     message = refusal(node)
     assert message == (
         "the daemon ends by a fault of its own (BlockingIOError: [Errno 11] Resource temporarily unavailable); "
@@ -315,7 +315,7 @@ def test_a_daemon_whose_starter_has_gone_serves_all_the_same(make_node: NodeFact
     node = make_node()
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", node.module, "--ready-fd", str(writer)]
+    command = [sys.executable, "-m", *node.program, "--ready-fd", str(writer)]
     for key, value in node.settings.items():
         command += ["--set", f"{key}={value}"]
     with node.log.open("ab") as log, subprocess.Popen(command, pass_fds=[writer], stdout=log, stderr=log) as daemon:

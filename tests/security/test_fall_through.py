@@ -15,8 +15,8 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.security.stores import evict, exchange, put, refused, team_table, workdir_of
+from tests.support.daemons.faults.switches import SWITCHES
 from tests.support.daemons.node import Node, wait_until
-from tests.support.daemons.pausing_walk_daemon import SWITCHES
 from tests.support.stores.s3 import Versitygw
 from tests.support.users.privileges import ALICE, MALLORY, User
 
@@ -219,7 +219,7 @@ def test_a_closed_copy_does_not_leave_in_exchange(node: Node, fallback: str) -> 
 def test_a_copy_that_arrives_while_its_directory_is_examined_does_not_leave(make_node: NodeFactory, workspace: Path) -> None:
     """Mallory moves a directory just when root reads a closed file in it, behind the back of the daemon's walk."""
     node = make_node()
-    node.module = "tests.support.daemons.pausing_walk_daemon"
+    node.faults = ["pausing_walk"]
     node.environment = {SWITCHES: str(workspace)}
     node.start()
     (node.checkpoints / "open").mkdir()

@@ -7,16 +7,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from holdfast import daemon
 from holdfast.errors import HoldfastError
 from holdfast.fs.fuse.name_drops import PATIENCE_SECONDS
 from tests.conftest import NodeFactory
 from tests.security.stores import workdir_of
-from tests.support.daemons import oldest_kernel_daemon
 from tests.support.daemons.node import Node, wait_until
 from tests.support.users.attackers import running
 from tests.support.users.held_locks import held
@@ -35,16 +32,16 @@ def own(workspace: Path) -> Path:
 
 
 @pytest.mark.promise("held-directories")
-@pytest.mark.parametrize("kernel", [daemon, oldest_kernel_daemon], ids=["this kernel", "an old kernel"])
+@pytest.mark.parametrize("faults", [[], ["no_takeover"]], ids=["this kernel", "an old kernel"])
 def test_who_holds_a_directory_keeps_nobody_elses_from_expiring(
-    make_node: NodeFactory, own: Path, kernel: ModuleType
+    make_node: NodeFactory, own: Path, faults: list[str]
 ) -> None:
     """Gain: nothing expires on the node any more, and the disk fills.
 
     When Mallory's working directory has expired, the kernel is to be told that links to its files have one name less.
     """
     node = make_node(workdirs__retain_seconds=0)
-    node.module = kernel.__name__
+    node.faults = faults
     node.start()
     home, plain = node.work / "driver_m", [node.work / f"plain{number}" for number in range(_MANY)]
 

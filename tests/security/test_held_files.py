@@ -19,7 +19,6 @@ import pytest
 from holdfast.errors import HoldfastError
 from holdfast.fs.inodes.hot_files import PATIENCE_SECONDS
 from tests.conftest import NodeFactory
-from tests.support.daemons import impatient_daemon, probeless_daemon
 from tests.support.daemons.aftermath import assert_in_order
 from tests.support.daemons.node import Node, wait_until
 from tests.support.users.attackers import until_end
@@ -102,7 +101,7 @@ def _wait_for(change: Callable[[Path], object], file: Path, expected: int = 0) -
 def test_a_file_whose_lock_is_held_is_busy_and_nothing_else_is(make_node: NodeFactory, own: Path) -> None:
     """Gain: every request on the node waits for as long as Mallory likes, and the daemon can't be killed."""
     node = make_node()
-    node.module = impatient_daemon.__name__
+    node.faults = ["short_patience"]
     node.start()
     files = {change: _made(node.work / f"mallory {number}") for number, change in enumerate(_CHANGES)}
     held = [partial(read_directly, file) for file in files.values()]
@@ -169,7 +168,7 @@ def test_who_takes_the_lock_again_at_once_holds_up_a_directory_of_its_own(
 ) -> None:
     """Gain: as above, by being asked first whether the lock is free, and taking it then; and again with many files."""
     node = make_node()
-    node.module = probeless_daemon.__name__
+    node.faults = ["no_settling"]
     node.start()
     file, other = _made(node.work / "mallory"), _made(node.work / "mallory too")
     MALLORY.do(lambda: os.link(file, file.with_name("linked")))
@@ -199,7 +198,7 @@ def test_a_daemon_ends_while_a_lock_is_held(make_node: NodeFactory, own: Path, n
     The call with which a file loses one of several names has the lock of the directory.
     """
     node = make_node()
-    node.module, node.supervised = probeless_daemon.__name__, True
+    node.faults, node.supervised = ["no_settling"], True
     node.start()
     file = _made(node.work / "mallory")
     if names > 1:
@@ -295,7 +294,7 @@ def test_the_object_of_a_name_that_could_not_be_removed_stays(node: Node, remote
 def test_the_object_of_a_name_goes_when_the_name_goes(make_node: NodeFactory, own: Path, remote_files: Path) -> None:
     """An unlink and a rename out of the store come late: until then the file and its object are there, and then neither."""
     node = make_node()
-    node.module = probeless_daemon.__name__
+    node.faults = ["no_settling"]
     node.start()
     stored, outside = remote_files / "job/file", _made(node.work / "mallory").with_name("outside")
     for change in (os.unlink, lambda path: path.rename(outside)):
@@ -319,7 +318,7 @@ def test_the_object_of_a_name_goes_when_the_name_goes(make_node: NodeFactory, ow
 def test_what_goes_late_without_a_request_is_known_to_be_gone(make_node: NodeFactory, own: Path, remote_files: Path) -> None:
     """A copy whose object is another one by now, and one that is corrupt, are held up while they go."""
     node = make_node(remote__metadata_ttl_seconds=0)
-    node.module = probeless_daemon.__name__
+    node.faults = ["no_settling"]
     node.start()
     file = _sent(node)
     other = file.with_name("other")

@@ -141,7 +141,7 @@ def test_a_log_that_another_user_has_made_is_not_written(make_node: NodeFactory,
     shared.chmod(0o1777)
     MALLORY.do(lambda: (shared / "store.log").write_bytes(b""))
     node = make_node(store__directory=shared / "store")
-    command = [sys.executable, "-m", node.module, "--background"]
+    command = [sys.executable, "-m", *node.program, "--background"]
     for key, value in node.settings.items():
         command += ["--set", f"{key}={value}"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -163,7 +163,7 @@ def test_a_log_is_no_link_and_no_fifo_of_another_user(
     MALLORY.do(lambda: log.symlink_to(passwords) if kind == "link" else os.mkfifo(log))
     reader = os.open(log, os.O_RDONLY | os.O_NONBLOCK) if kind == "read fifo" else None
     node = make_node(store__directory=shared / "store")
-    command = [sys.executable, "-m", node.module, "--background"]
+    command = [sys.executable, "-m", *node.program, "--background"]
     for key, value in node.settings.items():
         command += ["--set", f"{key}={value}"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

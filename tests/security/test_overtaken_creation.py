@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.security.stores import refused
-from tests.support.daemons import overtaken_creation_daemon
+from tests.support.daemons.faults.requests import OVERTAKING
 from tests.support.daemons.node import Node
 from tests.support.users.privileges import MALLORY
 
@@ -17,7 +17,7 @@ from tests.support.users.privileges import MALLORY
 @pytest.fixture(params=[True, False], ids=["passthrough", "daemon-io"])
 def node(make_node: NodeFactory, request: pytest.FixtureRequest) -> Node:
     made = make_node(mount__passthrough=request.param)
-    made.module = overtaken_creation_daemon.__name__
+    made.faults = ["overtaken_creation"]
     return made.start()
 
 
@@ -33,4 +33,4 @@ def test_a_file_that_appears_under_a_name_stays_its_owners(node: Node, zone: str
 
     MALLORY.do(create)
     assert path.stat().st_uid == 0
-    assert path.read_bytes() == overtaken_creation_daemon.CONTENT
+    assert path.read_bytes() == OVERTAKING

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.daemons import old_sockets_daemon
 from tests.support.daemons.node import Node, wait_until
 from tests.support.processes.children import children_of
 from tests.support.users.hostile_clients import attacking, connected, get
@@ -107,7 +106,7 @@ def any_node(request: pytest.FixtureRequest, make_node: NodeFactory) -> Node:
     """A node on this kernel, and one on a kernel that lets descriptors through."""
     node = make_node()
     if request.param != "this kernel":
-        node.module = old_sockets_daemon.__name__
+        node.faults = ["no_passrights"]
     return node.start()
 
 
@@ -123,7 +122,7 @@ def test_a_descriptor_whose_close_takes_minutes_holds_nobody_up(
     with bystander(any_node) as waits, ExitStack() as attacks:
         with none_read(any_node):
             passed = attacks.enter_context(attacking(attacker, lambda: attack(path, kept)))
-        assert bool(passed) == (any_node.module == old_sockets_daemon.__name__)
+        assert bool(passed) == ("no_passrights" in any_node.faults)
         ALICE.do(lambda: check_answers(any_node.socket.with_name("status.sock")))
         assert get(any_node.socket, "/v1/status")[0] == 200
     waits.check()
@@ -137,7 +136,7 @@ def check_answers(path: Path) -> None:
 def test_such_a_descriptor_keeps_no_daemon_from_ending_and_no_other_from_starting(make_node: NodeFactory) -> None:
     """Gain: the daemon is killed, and neither ends nor lets go of the mount before the attacker does."""
     node = make_node()
-    node.module = old_sockets_daemon.__name__
+    node.faults = ["no_passrights"]
     node.supervised = True
     node.start()
     kept: list[socket.socket] = []
@@ -154,7 +153,7 @@ def test_such_a_descriptor_keeps_no_daemon_from_ending_and_no_other_from_startin
 
 def test_a_doorkeeper_that_is_killed_is_followed_by_another(make_node: NodeFactory) -> None:
     node = make_node()
-    node.module = old_sockets_daemon.__name__
+    node.faults = ["no_passrights"]
     node.start()
     for pid in doorkeepers(node):
         end = os.pidfd_open(pid)
@@ -168,7 +167,7 @@ def test_a_doorkeeper_that_is_killed_is_followed_by_another(make_node: NodeFacto
 
 def test_a_doorkeeper_ends_with_its_daemon(make_node: NodeFactory) -> None:
     node = make_node()
-    node.module = old_sockets_daemon.__name__
+    node.faults = ["no_passrights"]
     node.start()
     ends = [os.pidfd_open(pid) for pid in doorkeepers(node)]
     assert len(ends) == 2

@@ -15,8 +15,8 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.security.stores import exchange, refused, workdir_of
+from tests.support.daemons.faults.switches import SWITCHES
 from tests.support.daemons.node import Node, wait_until
-from tests.support.daemons.pausing_walk_daemon import SWITCHES
 from tests.support.users.privileges import MALLORY
 
 KINDS: dict[str, Callable[[Path], object]] = {
@@ -91,7 +91,7 @@ def test_a_file_that_is_made_while_its_directory_is_examined_is_not_left_unsent(
 ) -> None:
     """It would have a final name that only this node knows."""
     node = make_node()
-    node.module = "tests.support.daemons.pausing_walk_daemon"
+    node.faults = ["pausing_walk"]
     node.environment = {SWITCHES: str(workspace)}
     node.start()
     task = node.checkpoints / "out/_temporary/task"

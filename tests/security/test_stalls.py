@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.daemons import hanging_daemon
 from tests.support.daemons.node import Node, wait_until
 from tests.support.users.attackers import attacking
 from tests.support.users.privileges import MALLORY
@@ -27,7 +26,7 @@ _MOST_NAMES = 1000
 def test_a_bystander_feels_a_daemon_that_hangs_until_the_next_one_answers(make_node: NodeFactory) -> None:
     """What the other tests here measure with would notice."""
     node = make_node()
-    node.supervised, node.watchdog_seconds, node.module = True, 2.0, hanging_daemon.__name__
+    node.supervised, node.watchdog_seconds, node.faults = True, 2.0, ["hang_on_signal"]
     node.start()
     node.expected_faults += ["Fatal Python error: Aborted", "most recent call first", "  File "]
     with bystander(node) as waits:

@@ -99,7 +99,8 @@ class Node:
             **{key.replace("__", "."): value for key, value in settings.items()},
         }
         self.environment: dict[str, str] = {}
-        self.module = DAEMON
+        self.faults: list[str] = []
+        """The names of the daemon's faults (``tests.support.daemons.faulty``), from its next start on."""
         self.prefix: list[str] = []
         """A command that runs the daemon, as ``setpriv`` does."""
         self.supervised = False
@@ -145,6 +146,11 @@ class Node:
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         return next((pid for pid in map(int, children) if not _has_died(pid)), 0)
 
+    @property
+    def program(self) -> list[str]:
+        """The daemon's module, and with faults its first argument, which names them."""
+        return ["tests.support.daemons.faulty", ",".join(self.faults)] if self.faults else [DAEMON]
+
     def start(self, **settings: Any) -> Node:
         """Start the daemon; return when the mount answers. Raises ``StartError`` with the daemon's own words."""
         merged = {**self.settings, **{key.replace("__", "."): value for key, value in settings.items()}}
@@ -165,10 +171,11 @@ class Node:
     def _launch(self, options: list[str], writer: int, log: int) -> subprocess.Popen[bytes] | ForkedProcess:
         environment = {**os.environ, **self.environment}
         if self.forks and not self.supervised and not self.prefix:
-            daemon = forked_daemon(self.module, options, environment, writer, log)
+            module, *before = self.program
+            daemon = forked_daemon(module, [*before, *options], environment, writer, log)
             if daemon is not None:
                 return daemon
-        command = [sys.executable, "-m", self.module]
+        command = [sys.executable, "-m", *self.program]
         if self.supervised:
             keeper = [
                 "holdfast.supervision.keeper",

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.daemons import rebooted_daemon
+from tests.support.daemons.faults.takeover import BOOT_ID
 from tests.support.daemons.node import Node, settle, wait_until
 from tests.support.disks.ledger import Ledger, content
 from tests.support.disks.recorded_disk import RecordedDisk
@@ -156,8 +156,8 @@ class PowerCuts:
         )
         node.store = self._disk_path / "store"
         node.settings["store.directory"] = node.store
-        node.module = rebooted_daemon.__name__
-        node.environment[rebooted_daemon.BOOT_ID] = str(self._boot_id)
+        node.faults = ["rebooted"]
+        node.environment[BOOT_ID] = str(self._boot_id)
         if self._server is not None:
             node.environment.update(self._server.environment)
         try:

@@ -183,7 +183,7 @@ def _run(request: dict[str, Any], out: int, err: int, *ready: int) -> NoReturn:
         time.tzset()
         gc.unfreeze()
         options = [word for number in ready for word in ("--ready-fd", str(number))]
-        sys.argv = [request["program"], *options, *request["arguments"]]
+        sys.argv = [request["program"], *request["arguments"], *options]
         sys.orig_argv = [sys.executable, "-m", *sys.argv]
         if request["program"] in _LOADED:
             _LOADED[request["program"]]()

@@ -1,7 +1,7 @@
-"""A daemon that writes which functions of Holdfast its event loop calls, request by request.
+"""A trace of the functions of Holdfast that the event loop calls, request by request. It is no fault: it only watches.
 
-Each request is a line of JSON in the file ``$HOLDFAST_CALLS``: the name of the operation, and of each call the depth and the
-function. What the loop does between two requests is counted to the earlier one, and threads are not seen.
+Each request is a line of JSON: the name of the operation, and of each call the depth and the function. What the loop does
+between two requests is counted to the earlier one, and threads are not seen.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from types import CodeType, FrameType
 from typing import TextIO
 
 import holdfast
-from holdfast.daemon import run
 from holdfast.kernel import Opcode
 
+CALLS = "HOLDFAST_TEST_CALLS"
+"""Names the file that gets the trace."""
 _PACKAGE = Path(holdfast.__file__).parent
 _RESUMABLE = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 _AT_ONCE = "fs/fuse/immediate_replies.py ImmediateReplies.answer"
@@ -89,6 +90,6 @@ def _request_of(name: str, frame: FrameType) -> tuple[str, int]:
     return found["operation"], found["self"].observer._connection.request()
 
 
-if __name__ == "__main__":
-    sys.setprofile(Tracer(open(os.environ["HOLDFAST_CALLS"], "w")))  # noqa: SIM115 until the process ends
-    run()
+def trace_calls() -> None:
+    """Write the trace into the file that ``CALLS`` names."""
+    sys.setprofile(Tracer(open(os.environ[CALLS], "w")))  # noqa: SIM115 until the process ends

@@ -1,21 +1,21 @@
-"""holdfastd that records what happens to cached files: in the file ``HOLDFAST_TEST_TRACE``, a line of JSON for each event.
+"""A trace of what happens to cached files. It is no fault: the daemon is as it is, and only watched.
 
-``{"op": "write" | "read" | "delete", "path": …, "bytes": …}``: a file became a copy of an object (stored or fetched here),
-was opened, or is gone. ``python -m tests.support.daemons.recording_daemon`` takes holdfastd's arguments.
+Each event is a line of JSON, ``{"op": "write" | "read" | "delete", "path": …, "bytes": …}``: a file became a copy of an
+object (stored or fetched here), was opened, or is gone.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from functools import wraps
 from typing import IO, Any
 
-from holdfast import daemon
 from holdfast.index import Entries, Entry, EntryState
+from tests.support.daemons.faults.switches import replace
 
 TRACE = "HOLDFAST_TEST_TRACE"
+"""Names the file that gets the trace."""
 
 
 class _Recorder:
@@ -47,8 +47,9 @@ class _Recorder:
         self._trace.flush()
 
 
-def record(recorder: _Recorder) -> None:
-    """Let the index tell the recorder."""
+def trace_cached_files() -> None:
+    """Let the index tell what happens to cached files, in the file that ``TRACE`` names."""
+    recorder = _Recorder(open(os.environ[TRACE], "a"))  # noqa: SIM115 until the process ends
     put, used, discard = Entries.put, Entries.used, Entries.discard
 
     @wraps(put)
@@ -66,10 +67,6 @@ def record(recorder: _Recorder) -> None:
         recorder.gone(self.get(inode))
         discard(self, inode)
 
-    Entries.put, Entries.used, Entries.discard = put_recorded, used_recorded, discard_recorded  # type: ignore[method-assign]
-
-
-if __name__ == "__main__":
-    with open(os.environ[TRACE], "a") as trace:
-        record(_Recorder(trace))
-        sys.exit(daemon.main())
+    replace(Entries, "put", put_recorded)
+    replace(Entries, "used", used_recorded)
+    replace(Entries, "discard", discard_recorded)

@@ -1,22 +1,15 @@
-"""holdfastd that dies at a named point: SIGKILL before or after a step, once the test has armed it.
-
-``python -m tests.support.daemons.crashing_daemon`` takes holdfastd's arguments. ``HOLDFAST_TEST_CRASH_POINT`` names the
-point, and the file ``HOLDFAST_TEST_CRASH_ARMED`` arms it by being there, for one death. The points are steps of the daemon's
-own code, wrapped from the outside: the daemon knows nothing of them.
-"""
+"""Named points at which a daemon dies: SIGKILL before or after a step, once the test has armed it."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any
 
-from holdfast import daemon
 from holdfast.fs.fuse.immediate_replies import ImmediateReplies
 from holdfast.fs.fuse.operations import Operations
 from holdfast.fs.namespace.file_move import FileMoves
@@ -32,8 +25,10 @@ from holdfast.transfer.cached_copies import CachedCopies
 from holdfast.transfer.deletions import Deletions
 from holdfast.transfer.store_requests import RemoteAccess
 from holdfast.workdirs.holding import Holding
+from tests.support.daemons.faults.switches import disarm, replace
 
-POINT, ARMED = "HOLDFAST_TEST_CRASH_POINT", "HOLDFAST_TEST_CRASH_ARMED"
+POINT = "HOLDFAST_TEST_CRASH_POINT"
+"""Names the point: one of ``POINTS``, ``reply: HANDLER`` or ``reply at once: HANDLER``."""
 
 
 @dataclass(frozen=True)
@@ -112,19 +107,10 @@ def arm(point: Point, is_armed: Callable[[], bool]) -> None:
         die()
         return result
 
-    setattr(point.owner, point.method, deadly_async if iscoroutinefunction(original) else deadly)
+    replace(point.owner, point.method, deadly_async if iscoroutinefunction(original) else deadly)
 
 
-def disarm(armed: str) -> bool:
-    """Take the file ``armed`` away; say whether it was there."""
-    try:
-        os.unlink(armed)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-if __name__ == "__main__":
-    for deadly_step in points_of(os.environ[POINT]):
-        arm(deadly_step, partial(disarm, os.environ[ARMED]))
-    sys.exit(daemon.main())
+def crash_at_point() -> None:
+    """Die at the point that ``POINT`` names, once, when the file that ``ARMED`` names is there."""
+    for step in points_of(os.environ[POINT]):
+        arm(step, disarm)

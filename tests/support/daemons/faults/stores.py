@@ -1,0 +1,58 @@
+"""Faults of stores and of what is in them: requests that wait, and a format that no daemon knows."""
+
+from __future__ import annotations
+
+import os
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from holdfast.fs.file_io.prefetch import Prefetcher
+from holdfast.transfer import fetch
+from holdfast.transfer.store_requests import RemoteAccess
+from tests.support.checkpoints.toy_format import WITH_TOY
+from tests.support.daemons.faults.switches import SWITCHES, replace, wait_in_thread_until_gone, wait_until_gone
+
+
+def waiting_store() -> None:
+    """Wait for the store while a file of this name is in the directory ``SWITCHES``:
+
+    ``fetches``: after the first part of any file; ``puts``: before each PUT; ``answers``: after each PUT. The daemon tells
+    so by a file ``held`` there.
+    """
+    switches = Path(os.environ[SWITCHES])
+    _wait_in_fetches(switches)
+    _wait_in_puts(switches)
+
+
+def _wait_in_fetches(switches: Path) -> None:
+    """Let no more than one part of all files come while ``fetches`` is there."""
+    original = fetch._read_part
+    came: list[object] = []
+
+    @wraps(original)
+    def read_part(*arguments: Any) -> Any:
+        came.append(None)
+        if len(came) > 1:
+            wait_in_thread_until_gone(switches / "fetches", switches / "held")
+        return original(*arguments)
+
+    replace(fetch, "_read_part", read_part)
+
+
+def _wait_in_puts(switches: Path) -> None:
+    original = RemoteAccess.write_once
+
+    @wraps(original)
+    async def write_once(*arguments: Any) -> Any:
+        await wait_until_gone(switches / "puts", switches / "held")
+        answer = await original(*arguments)
+        await wait_until_gone(switches / "answers", switches / "held")
+        return answer
+
+    replace(RemoteAccess, "write_once", write_once)
+
+
+def toy_format() -> None:
+    """Know one checkpoint format more, ``tests.support.checkpoints.toy_format``."""
+    Prefetcher.__init__.__defaults__ = (WITH_TOY,)
