@@ -72,11 +72,6 @@ class ZonePath:
         """Return the path of the entry ``name``."""
         return self.path + b"/" + name if self.path else name
 
-    def key_of(self, name: bytes) -> bytes:
-        """Return the path of the entry ``name`` relative to the zone."""
-        inside = self.zone.key_of(self.path)
-        return inside + b"/" + name if inside else name
-
 
 @dataclass(frozen=True, slots=True)
 class Fallbacks:

@@ -18,10 +18,10 @@ class ZoneName:
 
     def __init__(self, place: ZonePath, name: bytes, names: NameTable) -> None:
         zone = place.zone
-        path = place.path + b"/" + name if place.path else name
-        key = path[zone.key_start :]
-        has_kind = zone.remote is not None and len(key) <= LONGEST_KEY_BYTES
-        kind = names.kind_of(key) if has_kind else NameKind.REPLACEABLE
+        path = place.child_path(name)
+        kind = NameKind.REPLACEABLE
+        if zone.remote is not None and len(key := zone.key_of(path)) <= LONGEST_KEY_BYTES:
+            kind = names.kind_of(key)
         policy = kind.policy
         self.place = place
         self.zone = zone
@@ -35,4 +35,4 @@ class ZoneName:
     @property
     def key(self) -> bytes:
         """The path below the zone: the key of the object, if there is one."""
-        return self.path[self.zone.key_start :]
+        return self.zone.key_of(self.path)

@@ -104,7 +104,7 @@ class Node:
         self.prefix: list[str] = []
         """A command that runs the daemon, as ``setpriv`` does."""
         self.supervised = False
-        """Whether ``holdfast.supervision.keeper`` starts the daemon, and starts it again when it dies."""
+        """True if ``holdfast.supervision.keeper`` starts the daemon, and starts it again when it dies."""
         self.watchdog_seconds = 30.0
         """For how long the keeper lets a daemon be silent."""
         self.expected_faults: list[str] = []

@@ -9,7 +9,7 @@ from holdfast import extras
 
 CHECKOUT = Path(__file__).parents[3]
 BLOCKED = sorted({*extras.PACKAGES[extras.DAEMON], "_holdfast_kernel"} - {"h11"})
-"""What a client does not have. httpx brings h11."""
+"""The packages that a client does not have. h11 is not among them: httpx brings it."""
 
 _TREES = {"holdfast": CHECKOUT / "daemon", "holdfast_spark": CHECKOUT / "spark_integration"}
 _LIGHT = (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.config import Durability
 from holdfast.errors import ConfigurationError
-from holdfast.zones import SKELETON, VOLATILE, Fallbacks, WorkdirName, Zone, ZoneKind, ZoneMap, ZonePath
+from holdfast.zones import SKELETON, VOLATILE, Fallbacks, NameTable, WorkdirName, Zone, ZoneKind, ZoneMap, ZoneName, ZonePath
 
 COMMIT, ASYNC = Durability.COMMIT, Durability.ASYNC
 
@@ -129,7 +129,7 @@ def test_there_may_be_no_store() -> None:
 def test_keys_are_relative_to_the_zone(zones: ZoneMap, path: str, name: str, key: str) -> None:
     place = zones.place_of(path.encode())
     assert place is not None
-    assert place.key_of(name.encode()) == key.encode()
+    assert ZoneName(place, name.encode(), NameTable({}, {})).key == key.encode()
     assert place.child_path(name.encode()) == f"{path}/{name}".lstrip("/").encode()
 
 

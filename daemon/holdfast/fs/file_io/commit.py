@@ -20,7 +20,7 @@ from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.invalidation import Invalidation
 from holdfast.fs.inodes.locks import NodeLocks
-from holdfast.fs.inodes.name_policy import Name, NamePolicy, Names
+from holdfast.fs.inodes.name_policy import Name, NamePolicy
 from holdfast.fs.inodes.node import path_of
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.writeback.publisher import Publisher, Sent
@@ -73,14 +73,14 @@ class Committer:
                 await self._commit(opened, wait_for_store)
         except WriteOnceError:
             # Who gets the error then sees the other writer's file. Without the lock, for whose holder the kernel may wait.
-            await self._invalidation.invalidate_now([(parent.id, name) for parent, name in names])
+            await self._invalidation.invalidate_now([(name.directory.id, name.name) for name in names])
             raise
 
     async def _commit(self, opened: OpenFile, wait_for_store: bool) -> None:
         names = self._policy.sent_names(opened.node.names())
         if not opened.unsent or not names:
             return
-        if not wait_for_store and all(self._may_wait(self._policy.name(*name)) for name in names):
+        if not wait_for_store and all(self._may_wait(name) for name in names):
             await self._leave_to_queue(opened, names)
         else:
             await self._send_all(opened, names)
@@ -119,7 +119,7 @@ class Committer:
     def _may_wait(self, name: Name) -> bool:
         return self._queue.takes(name) and not name.created_once
 
-    async def _leave_to_queue(self, opened: OpenFile, names: Names) -> None:
+    async def _leave_to_queue(self, opened: OpenFile, names: list[Name]) -> None:
         self._writes.before_send(opened)
         try:
             await self._queue.keep(opened.fd)
@@ -129,19 +129,18 @@ class Committer:
         if not is_unsent(opened.fd):
             return  # it was queued, and these bytes have been sent meanwhile
         stat = os.fstat(opened.fd)
-        for parent, name in names:
-            path = self._directories.place(parent).child_path(name)
+        for name in names:
+            path = self._directories.path(name.directory, name.name)
             self._updates.mark_dirty(stat, path)
             self._queue.add(path)
 
-    async def _send_all(self, opened: OpenFile, names: Names) -> None:
+    async def _send_all(self, opened: OpenFile, names: list[Name]) -> None:
         inode = opened.inode
         entry = self._begin(opened, inode)
         mark = unsent_mark(opened.fd)
         sents = []
         lost: WriteOnceError | None = None
-        for parent, last in names:
-            name = self._policy.name(parent, last)
+        for name in names:
             try:
                 sent = await self._send(opened, name, entry)
             except WriteOnceError as problem:
@@ -169,10 +168,10 @@ class Committer:
         except FileBusyError:
             return False
 
-    async def _try_again_later(self, opened: OpenFile, names: Names) -> None:
+    async def _try_again_later(self, opened: OpenFile, names: list[Name]) -> None:
         """Leave a file that the store has not accepted to the queue. Its writer gets the error all the same."""
         with suppress(OSError):
-            paths = [self._directories.place(parent).child_path(name) for parent, name in names]
+            paths = [self._directories.path(name.directory, name.name) for name in names]
             await self._queue.keep_not_accepted(opened.fd, paths)
 
     async def _send(self, opened: OpenFile, name: Name, entry: Entry) -> Sent | None:
@@ -203,7 +202,7 @@ class Committer:
 
     def _lose(self, opened: OpenFile, name: Name) -> None:
         """Remove this file from a name for which another writer was first. It keeps its other names."""
-        path = self._policy.name(name.directory, name.name).path  # its directory may have been renamed meanwhile
+        path = self._directories.path(name.directory, name.name)  # which may have been renamed meanwhile
         stat = os.fstat(opened.fd)
         if stat.st_nlink == 1:
             opened.lose()

@@ -151,8 +151,7 @@ class Separation:
 
     def _object_names(self, node: Node, stat: os.stat_result) -> set[bytes]:
         """Return the paths in the tree under which the file is, or will become, an object."""
-        known = self._policy.sent_names(node.names())
-        found = {self._policy.name(*name).path for name in known}
+        found = {name.path for name in self._policy.sent_names(node.names())}
         entry = self._index.entries.get(stat.st_ino)
         if entry is not None:
             found |= {name.path for name in entry.names if self._is_object(name.path)}

@@ -105,6 +105,10 @@ class Directories:
                 return node.place[1], node.place[2], names[::-1]
         return self._zones.root, 0, names[::-1]
 
+    def path(self, directory: Node, name: bytes) -> bytes:
+        """Return the path that an entry has now. Raises as ``place`` does."""
+        return self.place(directory).child_path(name)
+
     def is_ours(self, node: Node) -> bool:
         """Say whether only this daemon can change the directory, so that the kernel may cache its listing."""
         return self.place(node).zone.remote is None

@@ -17,7 +17,10 @@ class Name(ZoneName):
     """The entry ``name`` of ``directory``. A request makes one of each of its names, and hands it on."""
 
     __slots__ = ("directory",)
-    directory: Node
+
+    def __init__(self, directory: Node, place: ZonePath, name: bytes, names: NameTable) -> None:
+        super().__init__(place, name, names)
+        self.directory = directory
 
 
 @dataclass(eq=False)
@@ -30,9 +33,7 @@ class NamePolicy:
 
     def name(self, directory: Node, name: bytes) -> Name:
         """Resolve the name of an entry. Raises ``NoSuchEntryError`` if the directory was removed."""
-        resolved = Name(self._directories.place(directory), name, self._names)
-        resolved.directory = directory
-        return resolved
+        return Name(directory, self._directories.place(directory), name, self._names)
 
     def at(self, place: ZonePath, name: bytes) -> ZoneName:
         """Resolve a name in the directory at ``place``."""
@@ -44,18 +45,16 @@ class NamePolicy:
         place = self._zones.place_of(parent)
         return None if place is None else ZoneName(place, name, self._names)
 
-    def sent_names(self, names: Names) -> Names:
-        """Return those names under which the file is, or will become, an object."""
-        if len(names) == 1:  # nearly always
-            return names if self._any_sent(self._directories.place(names[0][0]), (names[0][1],)) else []
-        found: Names = []
+    def sent_names(self, names: Names) -> list[Name]:
+        """Resolve those names under which the file is, or will become, an object."""
+        found: list[Name] = []
         places: dict[Node, ZonePath] = {}
-        for parent, name in names:
-            place = places.get(parent)
+        for directory, name in names:
+            place = places.get(directory)
             if place is None:
-                place = places[parent] = self._directories.place(parent)
-            if self._any_sent(place, (name,)):
-                found.append((parent, name))
+                place = places[directory] = self._directories.place(directory)
+            if place.zone.sends and (resolved := Name(directory, place, name, self._names)).sends:
+                found.append(resolved)
         return found
 
     def has_digest(self, node: Node) -> bool:
@@ -76,8 +75,6 @@ class NamePolicy:
 
     def _any_sent(self, place: ZonePath, names: Sequence[bytes]) -> bool:
         """Say whether any file at these names in the directory at ``place`` is, or will become, an object."""
-        if not place.zone.sends:
-            return False
         for name in names:  # noqa: SIM110 every open asks this, and a generator takes longer than what it calls
             if ZoneName(place, name, self._names).sends:
                 return True

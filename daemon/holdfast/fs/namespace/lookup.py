@@ -151,7 +151,7 @@ class Lookup:
     async def learn(self, directory: Node, name: bytes) -> None:
         """Look up a name that a request uses and that is unknown here, as for a reader."""
         if self.is_unknown(directory, name) and await self.find(directory, name, NOBODY) is None:
-            self._nodes.drop_path(self._directories.place(directory).child_path(name))
+            self._nodes.drop_path(self._directories.path(directory, name))
 
     def _find_cached(self, name: Name, caller: Caller) -> Found | None:
         """Return an entry from the cached listing. Raises ``trio.WouldBlock`` if the store must be asked."""

@@ -80,7 +80,7 @@ class LostNames:
         found = self._directories.stat(name.directory, name.name)
         if found is None or found.st_ino != stat.st_ino:
             late()
-            self._copies.forget_name(self._path_now(name), stat)
+            self._copies.forget_name(self._directories.path(name.directory, name.name), stat)
             self.name_removed(self._nodes.of_backing(stat.st_ino), name, stat)
 
     def _refresh(self, node: Node, before: os.stat_result) -> None:
@@ -115,8 +115,4 @@ class LostNames:
 
     def was_renamed_over_late(self, name: Name, victim: os.stat_result) -> None:
         """Note that a rename that came late has succeeded. Call ``name_removed`` too."""
-        self._copies.forget_name(self._path_now(name), victim)
-
-    def _path_now(self, name: Name) -> bytes:
-        """Return the path of a name whose directory may have been renamed since."""
-        return self._directories.place(name.directory).child_path(name.name)
+        self._copies.forget_name(self._directories.path(name.directory, name.name), victim)

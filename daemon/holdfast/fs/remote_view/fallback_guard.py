@@ -196,10 +196,9 @@ class FallbackGuard:
 
     def _refused(self, place: ZonePath, name: bytes, caller: Caller) -> AccessRefusedError:
         assert place.zone.remote is not None
+        key = place.zone.key_of(place.child_path(name))
         self._rare_events.emit("access-refused", store=place.zone.remote, uid=caller.uid)
-        return AccessRefusedError(
-            f"user {caller.uid} has no right to {os.fsdecode(place.key_of(name))} in {place.zone.remote}"
-        )
+        return AccessRefusedError(f"user {caller.uid} has no right to {os.fsdecode(key)} in {place.zone.remote}")
 
 
 def _is_guarded(place: ZonePath, caller: Caller) -> bool:

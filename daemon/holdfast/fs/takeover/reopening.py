@@ -136,7 +136,7 @@ class Takeover:
             return
         known = await self._revalidation.known_object_of(node)
         if known is None or version_mark(known.etag) != version:
-            self._nodes.drop_path(self._directories.place(node.parent).child_path(node.name))
+            self._nodes.drop_path(self._directories.path(node.parent, node.name))
             raise StaleNodeError("it was replaced or removed in the store while it was read")
 
     def _lost(self, record: OpenRecord) -> OpenFile:
