@@ -139,7 +139,7 @@ class FsspecStore(RemoteStore):
             raise ObjectChangedError(f"read {key}: the object is another version by now")
         if end > start >= info.size_bytes:
             raise ObjectChangedError(f"read {key}: the object is shorter than it was")
-        return ObjectBody(info, start, self._buffers(key, start, min(end, info.size_bytes)))
+        return ObjectBody(info, start, self._buffers(info, start, min(end, info.size_bytes)))
 
     def write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> ObjectInfo:
         return self._write(self.checked_target(key), source, create_only=create_only)
@@ -183,12 +183,17 @@ class FsspecStore(RemoteStore):
                 if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST} and "is non empty" not in str(problem):  # HDFS
                     raise
 
-    def _buffers(self, key: str, start: int, end: int) -> Iterator[bytes]:
+    def _buffers(self, info: ObjectInfo, start: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes, each buffer once it is sure to be what was asked for: some libraries return error texts."""
+        what = f"read {info.key}"
         while start < end:
-            with self._request(f"read {key}") as root:
-                data = root.read(key, start, min(start + _BUFFER_BYTES, end))
-            if not data:
-                raise ObjectChangedError(f"read {key}: the object is shorter than it was")
+            expected_bytes = min(_BUFFER_BYTES, end - start)
+            with self._request(what) as root:
+                data = root.read(info.key, start, start + expected_bytes)
+            if self.head(info.key).etag != info.etag:
+                raise ObjectChangedError(f"{what}: the object is another version by now")
+            if len(data) != expected_bytes:
+                raise RemoteUnavailableError(f"{what}: {len(data)} bytes came in place of {expected_bytes}", of_store=False)
             start += len(data)
             yield data
 

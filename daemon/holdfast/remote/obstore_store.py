@@ -149,6 +149,8 @@ class ObstoreStore(RemoteStore):
         with self._request(f"GET {key}"):
             result = obstore.get(self._store, checked(key), options=options)
             info = self._with_metadata(result)
+        if etag and info.etag != etag:  # not every server knows If-Match
+            raise ObjectChangedError(f"GET {key}: the object is another version by now")
         return ObjectBody(info, start, self._buffers(result, key, min(end, info.size_bytes) - start))
 
     def write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> ObjectInfo:

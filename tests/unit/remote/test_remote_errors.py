@@ -417,6 +417,17 @@ def test_a_version_that_is_gone_is_no_reason_to_complain_of_the_store(store: Rem
     assert not caught.value.transient
 
 
+def test_a_server_that_ignores_the_condition_of_a_read_does_not_pass_one_version_off_as_another() -> None:
+    with LyingS3() as lying:
+        lying.objects["checkpoints/a"] = Planted(b"first")
+        store = opened(lying.stores["checkpoints"], dict(lying.place.options))
+        version = store.head("a").etag
+        lying.objects["checkpoints/a"] = Planted(b"again")
+        assert content(store, "a", 0, 5) == b"again"
+        with pytest.raises(ObjectChangedError):
+            store.read("a", 0, 5, version)
+
+
 def test_a_local_file_that_is_gone_is_not_taken_for_a_missing_object(store: RemoteStore, workspace: Path) -> None:
     for create_only in (False, True):
         with pytest.raises(RemoteUnavailableError):

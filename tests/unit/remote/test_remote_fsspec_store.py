@@ -24,7 +24,7 @@ from holdfast.errors import (
     RemoteRefusedError,
     RemoteUnavailableError,
 )
-from holdfast.remote import RemoteStore, UploadSource
+from holdfast.remote import RemoteStore, UploadSource, fsspec_store
 from holdfast.remote.keys import PRIVATE
 from tests.support.stores import arrow_files
 from tests.support.stores.arrow_files import ArrowFiles
@@ -150,6 +150,31 @@ def test_a_file_that_shrinks_while_it_is_read_is_another_version(store: RemoteSt
     faulty.store["/box/a"] = faulty.store["/box/empty"]
     with pytest.raises(ObjectChangedError):
         list(body.buffers)
+
+
+@pytest.mark.parametrize("extra", [-1, 1])
+def test_bytes_that_are_not_as_many_as_were_asked_for_are_refused(
+    store: RemoteStore, faulty: type[Faulty], monkeypatch: pytest.MonkeyPatch, extra: int
+) -> None:
+    """A library that does not look at the status returns the text of an error."""
+    put(store, "a", b"0123456789")
+    text = b"{'error': 'no such file'}"
+    monkeypatch.setattr(faulty, "cat_file", lambda *_, start, end, **__: text[: end - start + extra])
+    with pytest.raises(RemoteUnavailableError, match="in place of 10"):
+        content(store, "a")
+
+
+def test_bytes_of_a_version_that_was_stored_between_two_reads_are_refused(
+    store: RemoteStore, faulty: type[Faulty], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each buffer is opened separately: without a look after each, a file would be of two halves."""
+    monkeypatch.setattr(fsspec_store, "_BUFFER_BYTES", 5)
+    put(store, "a", b"first" * 2)
+    body = store.read("a", 0, 10, "")
+    assert next(body.buffers) == b"first"
+    put(store, "a", b"again" * 2)
+    with pytest.raises(ObjectChangedError):
+        next(body.buffers)
 
 
 def test_a_file_that_goes_while_it_is_read_is_missing(store: RemoteStore) -> None:
