@@ -111,7 +111,7 @@ class ClusterNode:
     def identity(self, *, as_root: bool = False) -> Identity:
         """Return who runs commands here: the user ``spark``, or root."""
         accounts = self._around.accounts
-        variables = plans.environment(self.address, self._home)
+        variables = plans.environment(self.address, self._home, self.name)
         if as_root:
             return Identity(0, 0, (), str(self._around.shared), variables)
         return Identity(accounts.uid, accounts.gid, (accounts.holdfast_gid,), str(self._around.shared), variables)

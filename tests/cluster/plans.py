@@ -103,7 +103,7 @@ def spark_defaults(settings: Settings, master_url: str) -> tuple[str, int]:
     return "".join(f"{key} {value}\n" for key, value in lines.items()), 0o644
 
 
-def environment(address: str, home: Path) -> dict[str, str]:
+def environment(address: str, home: Path, name: str = "") -> dict[str, str]:
     """Return the environment of everything that runs on a node."""
     checkout = TOOLS / "checkout"
     python_path = [TOOLS / "extension", checkout / "daemon", checkout / "spark_integration", checkout]
@@ -119,6 +119,7 @@ def environment(address: str, home: Path) -> dict[str, str]:
         "SPARK_CONF_DIR": str(CONF),
         "SPARK_LOCAL_IP": address,
         "SPARK_LOCAL_HOSTNAME": address,
+        **({"SPARK_EXECUTOR_ATTRIBUTE_NODE": name} if name else {}),
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.master.rest.enabled=false",
         "PYSPARK_PYTHON": PYTHON,

@@ -1,4 +1,4 @@
-"""An executor that Spark decommissions still runs, and gets no partitions."""
+"""An executor that Spark decommissions still runs, and gets no partitions. Executors tell their node by an attribute."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ pytestmark = pytest.mark.timeout(600)
 
 def test_an_executor_that_is_decommissioned_is_none_to_place_on(workspace: Path) -> None:
     command = [f"{Path(pyspark.__file__).parent}/bin/spark-submit", "--master", "local-cluster[2,1,640]"]
-    command += ["--conf", "spark.executor.memory=512m", "--conf", "spark.ui.enabled=false", decommissioning_job.__file__]
+    command += ["--conf", "spark.executor.memory=512m", "--conf", "spark.ui.enabled=false"]
+    command += ["--conf", "spark.executorEnv.SPARK_EXECUTOR_ATTRIBUTE_NODE=a-node", decommissioning_job.__file__]
     paths = os.pathsep.join(sys.path)
     local = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", "PYSPARK_PYTHON": sys.executable}
     environment = {**os.environ, **local, "PYTHONPATH": paths}

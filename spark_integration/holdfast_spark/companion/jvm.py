@@ -51,7 +51,8 @@ class JvmDriver:
     def executors(self) -> list[Executor]:
         """Return the executors that get tasks now."""
         words = iter(self._ask("executors"))
-        return [Executor(number, host, int(cores)) for number, host, cores in zip(words, words, words, strict=True)]
+        each = zip(words, words, words, words, strict=True)
+        return [Executor(number, host, int(cores), node) for number, host, cores, node in each]
 
     def query(self, query_id: str) -> StreamingQuery | None:
         """Return a query that is active; None for one that has ended."""

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from holdfast_spark.placement.driver import Executor, Instance, StreamingQuery
+from holdfast_spark.placement.driver import NODE_ATTRIBUTE, Executor, Instance, StreamingQuery
 from holdfast_spark.state_settings import spark_version
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ class Cluster:
             host = summary.hostPort().rpartition(":")[0].strip("[]")
             is_executor = summary.id() != "driver" and summary.isActive() and summary.totalCores() > 0
             if is_executor and host and not is_leaving:
-                found.append(Executor(summary.id(), host, summary.totalCores()))
+                node = summary.attributes().get(NODE_ATTRIBUTE)
+                found.append(Executor(summary.id(), host, summary.totalCores(), node.get() if node.isDefined() else ""))
         return found
 
     def query(self, query_id: str) -> StreamingQuery | None:

@@ -8,15 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
+NODE_ATTRIBUTE = "NODE"
+"""The attribute that Spark gives an executor with ``SPARK_EXECUTOR_ATTRIBUTE_NODE`` in its environment."""
 _CALLING = "An error occurred while calling"
 
 
 class Executor(NamedTuple):
-    """An executor that runs tasks."""
+    """An executor that runs tasks; ``node`` is its attribute ``NODE``, which tells a pod's node ("": it has none)."""
 
     id: str
     host: str
     cores: int
+    node: str = ""
+
+    @property
+    def place(self) -> str:
+        """The node that the executor shares with others, by the best name there is: a pod's host is the pod alone."""
+        return self.node or self.host
 
 
 class StreamingQuery(NamedTuple):

@@ -17,7 +17,7 @@ from holdfast.checkpoints.formats.interface import StatefulOperator
 from holdfast.control.messages import HoldingsInfo, HoldingsReply
 from holdfast_spark.placement import news
 from holdfast_spark.placement.assignment import Held, assign
-from holdfast_spark.placement.driver import Driver, Executor, Instance, StreamingQuery, reason
+from holdfast_spark.placement.driver import NODE_ATTRIBUTE, Driver, Executor, Instance, StreamingQuery, reason
 from holdfast_spark.placement.operators import operators_of_checkpoint, operators_of_plan, partitions_of_checkpoint
 
 _YOUNG_SECONDS = 15.0
@@ -27,17 +27,19 @@ _POLL_SECONDS = 0.05
 _CHECKS = 3
 """The number of batches after each of which it is checked that partitions have moved. An executor that is always busy is not
 waited for."""
+_NAMED = 3
+"""The number of places that a line in the log names."""
 _log = logging.getLogger("holdfast.placement")
 
 Ask = Callable[[str], HoldingsReply]
 """Returns what all nodes hold of the query at a path. Raises ``HoldfastError``."""
 FetchAhead = Callable[[Path, Mapping[str, Sequence[int]]], int]
-"""Fetches the partitions of the query at a location to hosts (``fetch_ahead``)."""
+"""Fetches the partitions of the query at a location to hosts (``fetch_ahead``); returns the bytes."""
 
 
 @dataclass(slots=True)
 class _Run:
-    """One run of a query: ``placed`` has the host of each partition, by the number of partitions.
+    """One run of a query: ``placed`` has the executors' place of each partition, by the number of partitions.
 
     ``checks`` is the number of further batches after each of which it is checked that the partitions are where they were
     sent.
@@ -61,6 +63,7 @@ class Steering:
         self._fetch_ahead = fetch_ahead
         self._runs: dict[str, _Run] = {}
         self._lock = threading.Lock()
+        self._has_told_of_strangers = False
 
     def begin(self, query_id: str, run_id: str, deadline: float) -> None:
         """Tell Spark where the partitions of a query belong that is about to start.
@@ -131,7 +134,7 @@ class Steering:
         if self._cluster.seconds_since_start() > _YOUNG_SECONDS:
             return executors
         while time.monotonic() < until:
-            if executors and news.are_on(holders, {executor.host for executor in executors}):
+            if executors and news.have_executors(holders, executors):
                 break
             time.sleep(_POLL_SECONDS)
             executors = self._cluster.executors()
@@ -140,41 +143,58 @@ class Steering:
     def _place(
         self, run: _Run, nodes: Sequence[HoldingsInfo], before: Mapping[int, Sequence[str]]
     ) -> dict[int, dict[str, Held]]:
-        """Find a host for each partition; return who holds what."""
+        """Find a place for each partition; return who holds what."""
         cores: dict[str, int] = {}
         for executor in run.executors:
-            cores[executor.host] = cores.get(executor.host, 0) + executor.cores
-        staying = cores.keys() - news.draining_hosts(nodes, cores)
-        cores = {host: count for host, count in cores.items() if host in staying} or cores
-        held = news.by_partition(nodes, cores, str(run.path))
+            cores[executor.place] = cores.get(executor.place, 0) + executor.cores
+        self._tell_of_strangers(run, nodes)
+        staying = cores.keys() - news.draining_places(nodes, run.executors)
+        cores = {place: count for place, count in cores.items() if place in staying} or cores
+        held = news.by_partition(nodes, run.executors, str(run.path))
         counts = {operator.partitions for operator in run.operators} if cores else set()
         run.placed = {
             count: assign(run.query.location, count, cores, held, dict(enumerate(before.get(count, ())))) for count in counts
         }
         return held
 
+    def _tell_of_strangers(self, run: _Run, nodes: Sequence[HoldingsInfo]) -> None:
+        """Say once that no executor is where a daemon reports what it holds: then no state is found."""
+        if self._has_told_of_strangers or not run.executors or news.nodes_by_place(nodes, run.executors):
+            return
+        self._has_told_of_strangers = True
+        places = ", ".join(sorted({executor.place for executor in run.executors})[:_NAMED])
+        names = ", ".join(sorted({node.node for node in nodes})[:_NAMED])
+        _log.info(
+            "no executor belongs to a node that reports, so no state is found: executors are on %s, and nodes are %s; "
+            "in pods, executors need %s=<node> in their environment (docs/kubernetes.md)",
+            places,
+            names or "none",
+            f"SPARK_EXECUTOR_ATTRIBUTE_{NODE_ATTRIBUTE}",
+        )
+
     def _without_waiting(
         self, run: _Run, before: Sequence[str], placed: Sequence[str], held: Mapping[int, Mapping[str, Held]]
     ) -> list[str]:
         """Return where partitions go now.
 
-        One that would move to a node without its state stays where it is, if that host still exists.
+        One that would move to a node without its state stays where it is, if that place still has an executor.
         """
-        hosts = {executor.host for executor in run.executors}
+        places = {executor.place for executor in run.executors}
         late = {partition for moved in news.moved_to_strangers(placed, held).values() for partition in moved}
         return [
-            before[partition] if partition in late and partition < len(before) and before[partition] in hosts else host
-            for partition, host in enumerate(placed)
+            before[partition] if partition in late and partition < len(before) and before[partition] in places else place
+            for partition, place in enumerate(placed)
         ]
 
     def _tell_when_fetched(self, run_id: str, run: _Run, held: Mapping[int, Mapping[str, Held]]) -> None:
         """Fetch to the nodes that have come what they are to have, then send the partitions there."""
         moved: dict[str, set[int]] = {}
         for placed in run.placed.values():
-            for host, partitions in news.moved_to_strangers(placed, held).items():
-                moved.setdefault(host, set()).update(partitions)
+            for place, partitions in news.moved_to_strangers(placed, held).items():
+                moved.setdefault(place, set()).update(partitions)
+        host_of = {executor.place: executor.host for executor in run.executors}
         try:
-            read = self._fetch_ahead(run.path, {host: sorted(partitions) for host, partitions in moved.items()})
+            read = self._fetch_ahead(run.path, {host_of[place]: sorted(partitions) for place, partitions in moved.items()})
             _log.info("%s: %d MiB fetched to %s beforehand", run.path, read >> 20, ", ".join(sorted(moved)))
         except Exception as problem:  # noqa: BLE001 whatever Spark raises: then the first task fetches
             _log.warning("%s: can't fetch ahead: %s", run.path, reason(problem))
@@ -207,20 +227,20 @@ def path_of(location: str) -> Path | None:
 
 
 def _instances(run: _Run, placed: Mapping[int, Sequence[str]]) -> Iterator[Instance]:
-    by_host: dict[str, list[Executor]] = {}
+    by_place: dict[str, list[Executor]] = {}
     for executor in sorted(run.executors):
-        by_host.setdefault(executor.host, []).extend([executor] * executor.cores)
+        by_place.setdefault(executor.place, []).extend([executor] * executor.cores)
     for operator in run.operators:
-        turns = dict.fromkeys(by_host, 0)
-        for partition, host in enumerate(placed.get(operator.partitions, ())):
-            executor = by_host[host][turns[host] % len(by_host[host])]
-            turns[host] += 1
+        turns = dict.fromkeys(by_place, 0)
+        for partition, place in enumerate(placed.get(operator.partitions, ())):
+            executor = by_place[place][turns[place] % len(by_place[place])]
+            turns[place] += 1
             for store in operator.stores:
                 yield Instance(operator.operator, partition, store.decode(), executor)
 
 
 def _summary(run: _Run, held: Mapping[int, Mapping[str, Held]]) -> str:
-    hosts = {executor.host for executor in run.executors}
+    places = {executor.place for executor in run.executors}
     total = sum(len(placed) for placed in run.placed.values())
-    at_home = sum(host in held.get(partition, {}) for placed in run.placed.values() for partition, host in enumerate(placed))
-    return f"{total} partitions on {len(hosts)} hosts, {at_home} where their state is"
+    at_home = sum(place in held.get(number, {}) for placed in run.placed.values() for number, place in enumerate(placed))
+    return f"{total} partitions on {len(places)} nodes, {at_home} where their state is"

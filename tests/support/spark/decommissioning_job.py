@@ -21,6 +21,7 @@ def main() -> None:
     cluster = Cluster(spark)
     wait_until(lambda: len(cluster.executors()) == 2, _START_SECONDS)
     context: Any = spark.sparkContext
+    assert {executor.node for executor in cluster.executors()} == {"a-node"}  # as a pod's environment would have it
     threading.Thread(target=_stay_busy, args=(spark,), daemon=True).start()
     wait_until(lambda: len(context.statusTracker().getActiveStageIds()) == 1, _START_SECONDS)
     leaving, staying = cluster.executors()

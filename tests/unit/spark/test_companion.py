@@ -65,7 +65,7 @@ class ScriptedJvm:
             self.told.append(about)
         answers = {
             "query": [f"file:{self.location}", f"file:{self.location}/state", PLAN, "4"],
-            "executors": ["0", "node1", "1", "1", "node2", "1"],
+            "executors": ["0", "10.88.0.1", "1", "node1", "1", "node2", "1", ""],
             "age": ["60000"],
         }
         return answers.get(question, ["0"])
@@ -99,7 +99,7 @@ def test_a_query_is_placed_and_reported_as_pysparks_are(
     assert jvm.answer_until("run") == ""
     ((state, run, *stores),) = jvm.told
     assert (state, run) == (f"file:{jvm.location}/state", "run")
-    assert sorted(stores[3::5]) == ["node1", "node1", "node2", "node2"]
+    assert sorted(stores[3::5]) == ["10.88.0.1", "10.88.0.1", "node2", "node2"]
     assert stores[1::5] == ["0", "1", "2", "3"]
     progress = {
         "id": "q",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import threading
 import time
@@ -208,20 +209,34 @@ class ScalaSequence(list[SimpleNamespace]):
         return SimpleNamespace(hasNext=lambda: bool(left), next=lambda: left.pop(0))
 
 
-def registered(number: str, address: str) -> SimpleNamespace:
+def registered(number: str, address: str, **attributes: str) -> SimpleNamespace:
     """An executor as Spark's status store has it."""
-    return SimpleNamespace(id=lambda: number, isActive=lambda: True, totalCores=lambda: 2, hostPort=lambda: address)
+
+    def attribute(name: str) -> SimpleNamespace:
+        return SimpleNamespace(isDefined=lambda: name in attributes, get=lambda: attributes[name])
+
+    return SimpleNamespace(
+        id=lambda: number,
+        isActive=lambda: True,
+        totalCores=lambda: 2,
+        hostPort=lambda: address,
+        attributes=lambda: SimpleNamespace(get=attribute),
+    )
 
 
 def test_an_executor_is_one_once_spark_tells_where_it_is() -> None:
     known = ScalaSequence([registered("driver", "h0:7000"), registered("0", ""), registered("1", "[::1]:7001")])
+    known.append(registered("2", "10.88.0.7:7002", NODE="node-a"))
     nobody_leaves = SimpleNamespace(isDefined=lambda: False)
     spark_context = SimpleNamespace(
         statusStore=lambda: SimpleNamespace(executorList=lambda _: known),
         taskScheduler=lambda: SimpleNamespace(getExecutorDecommissionState=lambda _: nobody_leaves),
     )
     context = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: spark_context))
-    assert Cluster(cast(Any, SimpleNamespace(sparkContext=context))).executors() == [Executor("1", "::1", 2)]
+    assert Cluster(cast(Any, SimpleNamespace(sparkContext=context))).executors() == [
+        Executor("1", "::1", 2),
+        Executor("2", "10.88.0.7", 2, "node-a"),
+    ]
 
 
 # --- steering ---------------------------------------------------------------------------------------------------------
@@ -234,6 +249,7 @@ class ScriptedCluster:
         self.location = f"file:{location}"
         self.told: list[dict[tuple[int, int], str]] = []
         self.hosts = list(hosts)
+        self.nodes: dict[str, str] = {}
         self.first_id = 0
         self.told_executors: set[Executor] = set()
         self.age_seconds = 100.0
@@ -241,7 +257,8 @@ class ScriptedCluster:
         self.known: dict[tuple[int, int, str], str] = {}
 
     def executors(self) -> list[Executor]:
-        return [Executor(str(number), host, 1) for number, host in enumerate(self.hosts, self.first_id)]
+        numbered = enumerate(self.hosts, self.first_id)
+        return [Executor(str(number), host, 1, self.nodes.get(host, "")) for number, host in numbered]
 
     def seconds_since_start(self) -> float:
         return self.age_seconds
@@ -362,6 +379,58 @@ def test_partitions_go_where_their_state_is(steered: Steered, tmp_path: Path) ->
     steered.hold("h2", 0, 1)
     steered.hold("H3", 2, 3)
     assert steered.begin() == {(0, 4): "h1", (0, 5): "h1", (0, 0): "h2", (0, 1): "h2", (0, 2): "h3", (0, 3): "h3"}
+
+
+PODS = {"10.88.0.7": "node-a", "10.88.0.8": "node-a", "10.88.1.9": "Node-B"}
+"""The addresses of executors' pods, which are new at each start, with the nodes that they are on."""
+
+
+def test_executors_in_pods_find_the_state_of_their_node(
+    steered: Steered, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "holdfast.placement")
+    write_operator(tmp_path, "metadata", 0, 6)
+    steered.cluster.hosts, steered.cluster.nodes = list(PODS), PODS
+    steered.hold("node-a", 0, 2, 4, 5)
+    steered.hold("node-b", 1, 3)
+    placed = steered.begin()
+    assert {PODS[placed[0, partition]] for partition in (0, 2, 4, 5)} == {"node-a"}
+    assert {PODS[placed[0, partition]] for partition in (1, 3)} == {"Node-B"}
+    assert Counter(placed.values()) == dict.fromkeys(PODS, 2), "the executors of a node share its partitions"
+    assert caplog.messages == [f"{tmp_path}: 6 partitions on 2 nodes, 6 where their state is"]
+
+
+def test_a_node_that_comes_with_pods_fetches_its_share_at_one_of_them(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 12)
+    steered.cluster.hosts, steered.cluster.nodes = ["10.88.0.7", "10.88.0.8"], PODS
+    steered.begin()
+    steered.hold("node-a", *range(12))
+    placed = steered.become(*PODS)
+    moved = sorted(partition for (_, partition), where in placed.items() if where == "10.88.1.9")
+    assert len(moved) == 3
+    assert steered.fetched == [{"10.88.1.9": moved}]
+
+
+def test_an_executor_whose_node_nobody_knows_is_found_by_its_host(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 2)
+    steered.cluster.hosts, steered.cluster.nodes = ["h1", "h2"], {"h1": "a-node", "h2": "another"}
+    steered.hold("h1", 1)
+    steered.hold("h2", 0)
+    assert steered.begin() == {(0, 0): "h2", (0, 1): "h1"}
+
+
+def test_executors_that_belong_to_no_node_are_told_of_once(
+    steered: Steered, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "holdfast.placement")
+    write_operator(tmp_path, "metadata", 0, 6)
+    steered.hold("node-a", *range(6))
+    steered.cluster.hosts = ["10.88.0.7"]
+    steered.begin()
+    steered.become("10.88.0.8")
+    (said,) = [message for message in caplog.messages if "no executor" in message]
+    assert "executors are on 10.88.0.7, and nodes are node-a" in said
+    assert "SPARK_EXECUTOR_ATTRIBUTE_NODE" in said
 
 
 def test_a_lost_executors_partitions_are_spread_at_once(steered: Steered, tmp_path: Path) -> None:

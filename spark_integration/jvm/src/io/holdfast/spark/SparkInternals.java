@@ -60,7 +60,7 @@ final class SparkInternals {
     }
 
     /**
-     * Adds id, host and cores of the executors that get tasks now: not of those that are being decommissioned, though they are
+     * Adds id, host, cores and the attribute NODE of the executors that get tasks now: not of those that are being decommissioned, though they are
      * active, nor of those whose block manager has not registered yet.
      */
     private void addExecutors(List<String> found) throws ReflectiveOperationException {
@@ -79,6 +79,8 @@ final class SparkInternals {
                 found.add(id);
                 found.add(host);
                 found.add(Integer.toString(cores));
+                Object node = Calls.call(Calls.call(executor, "attributes"), "get", "NODE");
+                found.add(isDefined(node) ? (String) Calls.call(node, "get") : "");
             }
         }
     }
