@@ -19,10 +19,11 @@ from typing import Any
 import pytest
 
 from tests.support.daemons.node import wait_until
+from tests.support.kernel.needs import needs_takeover
 from tests.support.kernel.small_mount import SmallMount
 from tests.support.users.privileges import MAY_NET_RAW, as_nobody, needs_root
 
-pytestmark = needs_root
+pytestmark = [needs_root, needs_takeover]
 
 MIB = 2**20
 DATA = {"READ", "WRITE"}

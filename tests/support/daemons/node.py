@@ -22,6 +22,7 @@ from holdfast.control.client import ControlClient
 from holdfast.control.messages import Status
 from holdfast.errors import DaemonUnreachableError, MountpointError
 from holdfast.mount import covered_directory, mountpoint
+from tests.support.kernel.needs import need_takeover
 from tests.support.processes.forked_programs import DAEMON, ForkedProcess, forked_daemon
 
 _START_SECONDS = 60.0
@@ -105,6 +106,8 @@ class Node:
         """A command that runs the daemon, as ``setpriv`` does."""
         self.supervised = False
         """True if ``holdfast.supervision.keeper`` starts the daemon, and starts it again when it dies."""
+        self.outlives_daemon = True
+        """True if the test relies on a supervised mount that outlives its daemon: before Linux 6.9 it is skipped."""
         self.watchdog_seconds = 30.0
         """For how long the keeper lets a daemon be silent."""
         self.expected_faults: list[str] = []
@@ -153,6 +156,8 @@ class Node:
 
     def start(self, **settings: Any) -> Node:
         """Start the daemon; return when the mount answers. Raises ``StartError`` with the daemon's own words."""
+        if self.supervised and self.outlives_daemon and "no_takeover" not in self.faults:
+            need_takeover()
         merged = {**self.settings, **{key.replace("__", "."): value for key, value in settings.items()}}
         options = [word for key, value in merged.items() for word in ("--set", f"{key}={value}")]
         reader, writer = os.pipe()

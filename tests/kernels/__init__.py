@@ -1,0 +1,1 @@
+"""Tests on the kernels that people have: each boots a guest, and runs other tests there."""

@@ -1,0 +1,1 @@
+"""Guests: other kernels, as user-mode Linux, on this machine's files."""
