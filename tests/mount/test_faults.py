@@ -14,6 +14,7 @@ from tests.conftest import NodeFactory
 from tests.mount.test_objects import commit, objects
 from tests.support.checkpoints import hostile_zips
 from tests.support.checkpoints.checkpoint_roots import put
+from tests.support.daemons.faults.switches import SWITCHES
 from tests.support.daemons.node import Node, wait_until
 from tests.support.disks.mounts import mounted_read_only
 from tests.support.spark import files as spark_files
@@ -361,3 +362,16 @@ def test_a_snapshot_that_names_what_no_file_can_be_called_does_not_end_the_daemo
     (node.checkpoints / store / "2.zip").read_bytes()
     (node.checkpoints / store / "3.zip").read_bytes()
     wait_until((here / ssts[1]).exists)
+
+
+def test_the_daemon_ends_on_a_signal_although_a_thread_hangs_in_a_library(make_node: NodeFactory, workspace: Path) -> None:
+    node = make_node()
+    node.faults = ["hung_library"]
+    node.environment = {SWITCHES: str(workspace)}
+    node.start()
+    (workspace / "hangs").touch()
+    reader = subprocess.Popen(["stat", str(node.checkpoints / "directory/file")], stderr=subprocess.PIPE)
+    wait_until((workspace / "held").exists)
+    node.terminate()
+    assert reader.communicate()[1], "the request has failed"
+    assert "stopping on SIGTERM" in node.log.read_text()

@@ -89,6 +89,7 @@ def _remote(
         name,
         store,
         deadline_seconds=settings.retry_deadline_seconds,
+        request_timeout_seconds=settings.request_timeout_seconds,
         parallel=settings.parallel_transfers,
         events=events,
         counters=counters,

@@ -44,6 +44,8 @@ from holdfast.workdirs import UsageWalks, Workdirs
 _log = logging.getLogger("holdfast")
 _SYNC_SECONDS = 15.0
 _EXPIRY_SECONDS = 600.0
+_LONGEST_STOP_SECONDS = 135.0
+"""The time that requests under way have when the daemon is stopped: less than the unit's ``TimeoutStopSec``."""
 
 
 @dataclass
@@ -230,8 +232,10 @@ class Serving:
                     _log.info("leaving the mount to the next daemon on %s", name)
                     self._leave()
                 else:
-                    _log.info("stopping on %s", name)
+                    _log.info("stopping on %s; requests under way have %g s", name, _LONGEST_STOP_SECONDS)
                     self.session.stop()
+                    end = self._foreground.cancel_scope
+                    end.deadline = min(end.deadline, trio.current_time() + _LONGEST_STOP_SECONDS)
 
     async def _expire_quarantine(self) -> None:
         parts = self.base.parts

@@ -23,6 +23,7 @@ from pathlib import Path
 from holdfast.digest import Checksum
 from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError, RemoteError, RemoteRefusedError
 from holdfast.remote.keys import PRIVATE, NameRules, checked_target, key_below
+from holdfast.remote.life_signs import sign_of_life
 
 _MOST_UNANSWERED = 3
 _LARGEST = 2**63 - 1
@@ -115,6 +116,8 @@ class RemoteStore(abc.ABC):
     name_rules = NameRules()
     has_checksums = False
     """True if ``checksum`` may ask the store."""
+    requests_in_a_call = 2
+    """How many times the time for a request a call may take without a sign of life (``life_signs``)."""
 
     @abc.abstractmethod
     def probe(self) -> None:
@@ -162,6 +165,7 @@ class RemoteStore(abc.ABC):
         """List one directory after the other. An error ends the walk and is raised: a part is never taken for the whole."""
         waiting = [prefix]
         while waiting:
+            sign_of_life()
             directory = waiting.pop()
             listing = self.list_directory(directory)
             yield from listing.objects.values()
@@ -288,6 +292,7 @@ def delete_each(keys: Sequence[str], delete: Callable[[str], None]) -> None:
     problems = []
     unanswered = 0
     for key in keys:
+        sign_of_life()
         try:
             delete(key)
         except HoldfastError as problem:

@@ -25,6 +25,7 @@ from holdfast.errors import (
 from holdfast.remote.contract import ObjectInfo, UploadSource, storable_time_ns
 from holdfast.remote.file_directories import directory_below, make_directories, open_below, sync_directories
 from holdfast.remote.keys import UNSTORABLE_NAME
+from holdfast.remote.life_signs import sign_of_life
 
 ATTRIBUTE = "user.holdfast"
 
@@ -67,6 +68,7 @@ class OpenObject:
         """Yield the bytes from ``start`` to ``end``."""
         with translated_errors(f"GET {self.info.key}"):
             while start < end:
+                sign_of_life()
                 data = os.pread(self._fd, min(_BUFFER_BYTES, end - start), start)
                 if not data:
                     raise ObjectChangedError(f"GET {self.info.key}: the object is shorter than it was")
@@ -94,6 +96,7 @@ def _metadata_of(fd: int) -> dict[str, str]:
 def write_file(place: Place, source: UploadSource, metadata: dict[str, str]) -> os.stat_result:
     """Write a new file and sync it; if the source is a file, the kernel copies it. Raises ``OSError``."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    sign_of_life(source.size_bytes)
     fd = os.open(place.name, flags, 0o666, dir_fd=place.directory_fd)
     try:
         if source.path is not None:
@@ -106,6 +109,7 @@ def write_file(place: Place, source: UploadSource, metadata: dict[str, str]) -> 
                 view = view[os.write(fd, view) :]
         if metadata:
             os.setxattr(fd, ATTRIBUTE, json.dumps(metadata).encode())
+        sign_of_life(source.size_bytes)
         os.fsync(fd)
         return os.fstat(fd)
     finally:
@@ -117,6 +121,7 @@ def move_to_key(staged: Place, root: str, key: str, *, create_only: bool) -> Non
     directory, _, name = key.rpartition("/")
     changed = [directory]
     for left in reversed(range(_MOST_ATTEMPTS)):
+        sign_of_life()
         try:
             with directory_below(root, directory) as directory_fd:
                 (_link if create_only else _rename)(staged, Place(directory_fd, name))

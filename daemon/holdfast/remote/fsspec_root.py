@@ -15,6 +15,7 @@ from fsspec.implementations.arrow import ArrowFSWrapper
 from holdfast.errors import HoldfastError, NameNotStorableError, ObjectExistsError, RemoteUnavailableError
 from holdfast.remote.contract import ObjectInfo, UploadSource, storable_size_bytes, storable_time_ns
 from holdfast.remote.keys import PRIVATE, staged_key
+from holdfast.remote.life_signs import sign_of_life
 
 DIRECTORY = "directory"
 FILE = "file"
@@ -94,9 +95,11 @@ class FsspecRoot(NamedTuple):
             except FileNotFoundError:  # this is the first write to the store
                 self.files.makedirs(self.path(PRIVATE), exist_ok=True)
                 stage(staged)
+            sign_of_life()
             if self.check_free(key, what, create_only=create_only):
                 with suppress(FileNotFoundError):  # not every file system can rename over an existing file
                     self.files.rm_file(self.path(key))
+            sign_of_life()
             self._move(staged, key, what, create_only=create_only)
         except BaseException:
             with suppress(Exception):  # this may fail for the same reason, or nothing was staged yet
@@ -113,13 +116,15 @@ class FsspecRoot(NamedTuple):
 
     def stage(self, source: UploadSource, staged: str) -> None:
         """Store the bytes at the path ``staged``."""
+        sign_of_life(source.size_bytes)
         if source.path is not None:
             self.files.put_file(str(source.path), staged)
         else:
             self.files.pipe_file(staged, source.data or b"")
 
-    def stage_copy(self, source: str, staged: str) -> None:
+    def stage_copy(self, source: str, size_bytes: int, staged: str) -> None:
         """Store the bytes of the file at the path ``source`` at ``staged``."""
+        sign_of_life(size_bytes)
         try:
             self.files.cp_file(source, staged)
         except NotImplementedError:  # SFTP's
@@ -193,7 +198,9 @@ class FsspecConnections:
     use again unless an error may have come from a broken connection. The others share one.
     """
 
-    def __init__(self, scheme: str, connect: Callable[[], FsspecRoot]) -> None:
+    def __init__(self, scheme: str, connect: Callable[[], FsspecRoot], connect_seconds: float) -> None:
+        """``connect_seconds``: so long a request waits for others that connect."""
+        self._connect_seconds = connect_seconds
         self._is_shared = scheme not in _NOT_SHARED
         self._connect = connect
         self._lock = threading.Lock()
@@ -202,10 +209,14 @@ class FsspecConnections:
     @contextmanager
     def one(self) -> Iterator[FsspecRoot]:
         """Yield a file system for a request."""
-        with self._lock:  # also while it connects: servers refuse many who do that at once
+        if not self._lock.acquire(timeout=self._connect_seconds):
+            raise RemoteUnavailableError("another request has not connected yet")
+        try:  # also while it connects: servers refuse many who do that at once
             root = self._idle.pop() if self._idle else self._connect()
             if self._is_shared:
                 self._idle.append(root)
+        finally:
+            self._lock.release()
         try:
             yield root
         except _ANSWERS:

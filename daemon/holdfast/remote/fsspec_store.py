@@ -54,10 +54,12 @@ from holdfast.remote.keys import (
     is_too_long,
     storable_only,
 )
+from holdfast.remote.life_signs import sign_of_life
 from holdfast.remote.redaction import masked, public_url, secrets_of
 from holdfast.system.text import printable
 
 _BUFFER_BYTES = 8 * 2**20  # each is opened and read separately
+_SSH = ("sftp://", "ssh://")
 _LONGEST_PART_BYTES = 255  # NAME_MAX of Linux, and HDFS's dfs.namenode.fs-limits.max-component-length
 _RULES = {
     "webhdfs": NameRules(longest_part_bytes=_LONGEST_PART_BYTES, refused=re.compile("[:\ufffe\uffff]")),
@@ -79,12 +81,14 @@ class FsspecStore(RemoteStore):
 
     capabilities = Capabilities(conditional_create=False, atomic=False, metadata=False, versions=False)
 
-    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, url: str, options: Mapping[str, Any], *, request_seconds: float, connect_seconds: float) -> None:
         self.url = public_url(url)
         self._given = (url, dict(options))
+        self._request_seconds = request_seconds
+        self._connect_seconds = connect_seconds
         self._secrets = secrets_of(url, options)
         scheme = url.partition("://")[0]
-        self._connections = FsspecConnections(scheme, self._connect)
+        self._connections = FsspecConnections(scheme, self._connect, request_seconds)
         self.name_rules = _RULES.get(scheme, NameRules())
         try:
             fsspec.get_filesystem_class(scheme)
@@ -158,9 +162,9 @@ class FsspecStore(RemoteStore):
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         what = f"copy {checked(source)} to {self.checked_target(target)}"
-        self.head(source)
+        size_bytes = self.head(source).size_bytes
         with self._request(what) as root:
-            root.put(target, what, partial(root.stage_copy, root.path(source)), create_only=False)
+            root.put(target, what, partial(root.stage_copy, root.path(source), size_bytes), create_only=False)
         return self.head(target)
 
     def delete(self, keys: Sequence[str]) -> None:
@@ -200,6 +204,7 @@ class FsspecStore(RemoteStore):
     @contextmanager
     def _request(self, what: str) -> Iterator[FsspecRoot]:
         """Yield the file system, with its own cache of listings dropped, and translate what it raises."""
+        sign_of_life()
         try:
             with self._connections.one() as root:
                 root.files.invalidate_cache()
@@ -209,7 +214,7 @@ class FsspecStore(RemoteStore):
         except (FileNotFoundError, NotADirectoryError):
             raise ObjectMissingError(f"{printable(what)}: no such object") from None
         except Exception as problem:  # noqa: BLE001 the libraries behind fsspec raise what they like
-            text = masked(f"{printable(what)}: {problem}", self._secrets)
+            text = masked(f"{printable(what)}: {str(problem) or type(problem).__name__}", self._secrets)
             if isinstance(problem, FileExistsError):
                 raise ObjectExistsError(f"{printable(what)}: the object exists already") from None
             if isinstance(problem, PermissionError):
@@ -224,6 +229,8 @@ class FsspecStore(RemoteStore):
 
     def _connect(self) -> FsspecRoot:
         url, options = self._given
+        if url.startswith(_SSH):  # paramiko itself waits for ever
+            options = {**dict.fromkeys(("timeout", "banner_timeout", "auth_timeout"), self._connect_seconds), **options}
         try:
             files, directory = _opened(url, options)
         except (TypeError, ValueError) as problem:
@@ -231,6 +238,8 @@ class FsspecStore(RemoteStore):
             raise RemoteRefusedError(f"{self.url}: the options can't be: {text}") from None
         if url.startswith("webhdfs"):
             files.session.hooks["response"].append(_check_answer)
+        if url.startswith(_SSH):
+            files.ftp.get_channel().settimeout(self._request_seconds)
         return FsspecRoot(files, directory.rstrip("/"))
 
 

@@ -46,6 +46,7 @@ from holdfast.remote.keys import (
     storable_only,
 )
 from holdfast.remote.large_create import LargeCreate
+from holdfast.remote.life_signs import sign_of_life
 from holdfast.remote.obstore_errors import translated
 from holdfast.remote.s3_checksums import S3Checksums
 
@@ -69,6 +70,7 @@ class ObstoreStore(RemoteStore):
     """A store behind obstore. The caller retries: obstore's own retries are off, so that every request is counted."""
 
     capabilities = Capabilities(conditional_create=True, atomic=True, metadata=True, versions=True)
+    requests_in_a_call = 20  # obstore limits the time of each request, but a long listing takes many
 
     def __init__(
         self,
@@ -127,6 +129,7 @@ class ObstoreStore(RemoteStore):
         with self._request(f"LIST {prefix}/**"):
             first = None
             for page in obstore.list(self._store, checked_prefix(prefix) or None, chunk_size=_PAGE):
+                sign_of_life()
                 if page[0]["path"] == first:
                     raise RemoteError(f"LIST {prefix}/**: the store answers with the same page again and again")
                 first = page[0]["path"]
@@ -233,7 +236,8 @@ class ObstoreStore(RemoteStore):
         return
 
     @contextmanager
-    def _request(self, what: str) -> Iterator[None]:
+    def _request(self, what: str, bytes_ahead: int = 0) -> Iterator[None]:
+        sign_of_life(bytes_ahead)
         try:
             with translated(what, self._secrets):
                 yield
@@ -269,7 +273,7 @@ class ObstoreStore(RemoteStore):
 
     def _put(self, key: str, source: UploadSource, metadata: dict[str, str], mode: Any) -> ObjectInfo:
         body: Any = source.data if source.data is not None else source.path
-        with self._request(f"PUT {key}"):
+        with self._request(f"PUT {key}", source.size_bytes):
             result = obstore.put(
                 self._store,
                 key,
@@ -298,6 +302,7 @@ class ObstoreStore(RemoteStore):
     def _buffers(self, result: Any, key: str, expected_bytes: int) -> Iterator[bytes]:
         with self._request(f"GET {key}"):
             for buffer in result.stream(min_chunk_size=_BUFFER_BYTES):
+                sign_of_life()
                 expected_bytes -= len(buffer)
                 if expected_bytes < 0:
                     raise RemoteUnavailableError(f"GET {key}: the store sends more bytes than it was asked for")

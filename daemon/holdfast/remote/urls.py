@@ -67,7 +67,12 @@ def open_store(
     if scheme:
         from holdfast.remote.fsspec_store import FsspecStore  # fsspec takes a while to import, and few stores need it
 
-        return FsspecStore(url.removeprefix(_FORCED), options)
+        return FsspecStore(
+            url.removeprefix(_FORCED),
+            options,
+            request_seconds=request_timeout_seconds,
+            connect_seconds=connect_timeout_seconds,
+        )
     raise ConfigurationError(
         f"{public_url(url)!r} is not a URL of a store: write file:///path, s3://bucket/prefix, gs://…, az://…"
     )

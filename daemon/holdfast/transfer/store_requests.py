@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ParamSpec, TypeVar, cast
+from typing import ParamSpec, TypeVar
 
 import trio
 
@@ -18,6 +18,7 @@ from holdfast.errors import ObjectExistsError, ObjectMissingError, RemoteError, 
 from holdfast.remote import DirectoryInfo, DirectoryListing, ObjectInfo, RemoteStore, UploadSource
 from holdfast.telemetry import OBSERVED, Counters, EventLog
 from holdfast.transfer.fair_slots import FairSlots
+from holdfast.transfer.library_calls import LibraryCalls
 from holdfast.transfer.pace import Pace
 from holdfast.transfer.request_times import RequestTimes
 from holdfast.transfer.retry import Retry
@@ -49,6 +50,7 @@ class RemoteAccess:
         store: RemoteStore,
         *,
         deadline_seconds: float,
+        request_timeout_seconds: float = math.inf,
         parallel: int,
         events: EventLog,
         counters: Counters,
@@ -64,6 +66,7 @@ class RemoteAccess:
         """The pace of downloads, in bytes. The downloader takes them: a request does not know how many there will be."""
         self.requests = Pace()
         self.request_times = RequestTimes()
+        self._calls = LibraryCalls(name, request_timeout_seconds, store.requests_in_a_call)
         self._transfers = FairSlots(parallel)
         self._questions = FairSlots(parallel)
         self._events = events
@@ -222,7 +225,7 @@ class RemoteAccess:
             return function()
 
         try:
-            result = await call_in_thread(call, cast(trio.CapacityLimiter, slots))
+            result = await self._calls.run(kind, call, slots)
         except BaseException as problem:
             self._ended(kind, began_ns, problem)
             raise
@@ -249,26 +252,3 @@ class RemoteAccess:
 
 def _bytes_of(store: RemoteStore, info: ObjectInfo) -> bytes:
     return b"".join(bytes(buffer) for buffer in store.read(info.key, 0, info.size_bytes, info.etag).buffers)
-
-
-async def call_in_thread(function: Callable[[], _T], limiter: trio.CapacityLimiter) -> _T:
-    """Return what ``function`` returns in a thread, or raise its error. Cancellation does not wait for the thread.
-
-    ``trio.to_thread.run_sync`` hands an error over in a way that refers to itself: the result has the error, whose traceback
-    has a frame of trio's, which has the result. Such a cycle stays in memory, with all that its frames refer to (such as the
-    bytes of a failed PUT), until the garbage collector runs, and that may be a hundred errors later. Here only the traceback
-    of a caught error has these frames, and no frame has the error.
-    """
-    problems: list[Exception] = []
-
-    def call() -> _T | None:
-        try:
-            return function()
-        except Exception as problem:  # noqa: BLE001 it is raised below
-            problems.append(problem)
-            return None
-
-    result = await trio.to_thread.run_sync(call, limiter=limiter, abandon_on_cancel=True)
-    if problems:
-        raise problems.pop()
-    return cast(_T, result)

@@ -33,6 +33,7 @@ FAULTS = {
         requests.overtaken_creation,
         requests.pausing_walk,
         stores.waiting_store,
+        stores.hung_library,
         stores.toy_format,
         cache_trace.trace_cached_files,
         call_trace.trace_calls,

@@ -26,7 +26,7 @@ class ScriptedAccess(RemoteAccess):
     def __init__(self, events: EventLog, deadline_seconds: float = 120.0) -> None:
         super().__init__(
             "checkpoints",
-            cast(RemoteStore, SimpleNamespace(capabilities=_CAPABILITIES)),
+            cast(RemoteStore, SimpleNamespace(capabilities=_CAPABILITIES, requests_in_a_call=2)),
             deadline_seconds=deadline_seconds,
             parallel=1,
             events=events,

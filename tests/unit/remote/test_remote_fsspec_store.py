@@ -213,10 +213,19 @@ class OneConnection(Faulty):
     store: dict[str, Any] = {}  # noqa: RUF012
     pseudo_dirs = [""]  # noqa: RUF012
     used_by_two = False
+    last: OneConnection
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__()
+        type(self).last, self.limits = self, options
         self.user = threading.Lock()
+        self.ftp = self
+
+    def get_channel(self) -> OneConnection:
+        return self
+
+    def settimeout(self, seconds: float) -> None:
+        self.limits["answers"] = seconds
 
     def info(self, path: str, **options: Any) -> Any:
         if not self.user.acquire(blocking=False):
@@ -243,6 +252,7 @@ def test_threads_do_not_share_a_connection_that_has_no_lock(monkeypatch: pytest.
                 with pytest.raises(ObjectMissingError):
                     one.result()
     assert (OneConnection.used_by_two, OneConnection.made) == (False, 4)
+    assert OneConnection.last.limits == {"timeout": 2, "banner_timeout": 2, "auth_timeout": 2, "answers": 20}
     OneConnection.problem = EOFError("connection reset")
     with ThreadPoolExecutor(4) as threads:
         for one in [threads.submit(store.head, "absent") for _ in range(4)]:

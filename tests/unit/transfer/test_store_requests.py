@@ -17,6 +17,8 @@ from holdfast.transfer import RemoteAccess
 class Failing:
     """A store that has nothing and takes nothing."""
 
+    requests_in_a_call = 2
+
     def head(self, key: str) -> ObjectInfo:
         raise ObjectMissingError(key)
 

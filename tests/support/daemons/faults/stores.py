@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import threading
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 from holdfast.fs.file_io.prefetch import Prefetcher
+from holdfast.process import serving
+from holdfast.remote.file_store import FileStore
 from holdfast.transfer import fetch
 from holdfast.transfer.store_requests import RemoteAccess
 from tests.support.checkpoints.toy_format import WITH_TOY
-from tests.support.daemons.faults.switches import SWITCHES, replace, wait_in_thread_until_gone, wait_until_gone
+from tests.support.daemons.faults.switches import SWITCHES, exists, replace, wait_in_thread_until_gone, wait_until_gone
 
 
 def waiting_store() -> None:
@@ -51,6 +54,24 @@ def _wait_in_puts(switches: Path) -> None:
         return answer
 
     replace(RemoteAccess, "write_once", write_once)
+
+
+def hung_library() -> None:
+    """Hang for good in each LIST of a directory once the file ``hangs`` is in the directory ``SWITCHES``.
+
+    The daemon tells so by a file ``held`` there, and gives requests a second when it is stopped.
+    """
+    switches = Path(os.environ[SWITCHES])
+    original = FileStore.list_directory
+
+    @wraps(original)
+    def list_directory(*arguments: Any) -> Any:
+        if exists(switches / "hangs", switches / "held"):
+            threading.Event().wait()
+        return original(*arguments)
+
+    replace(FileStore, "list_directory", list_directory)
+    vars(serving)["_LONGEST_STOP_SECONDS"] = 1.0
 
 
 def toy_format() -> None:

@@ -1,0 +1,139 @@
+"""Calls to a store's library in threads, each with an end: one that shows no sign of life for too long is given up.
+
+No library is trusted to come back. The thread of a call that was given up may stay for ever, but its slot is free, and
+whoever waits gets an error. Threads of the daemon's stores don't keep its process alive.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Generic, TypeVar
+
+import trio
+
+from holdfast.errors import RemoteUnavailableError
+from holdfast.remote import CallLife
+from holdfast.transfer.fair_slots import FairSlots
+
+_MOST_LOST = 64
+"""The number of threads that may be lost in a library. From then on no call is begun until one of them comes back."""
+_T = TypeVar("_T")
+
+
+class LibraryCalls:
+    """The calls to one store, which may be silent for ``requests_in_a_call`` times the time of a request."""
+
+    def __init__(self, store_name: str, request_timeout_seconds: float, requests_in_a_call: int) -> None:
+        self._store_name = store_name
+        self._request_timeout_seconds = request_timeout_seconds
+        self._requests_in_a_call = requests_in_a_call
+        self._lost = 0
+
+    async def run(self, kind: str, function: Callable[[], _T], slots: FairSlots) -> _T:
+        """Return what ``function`` returns in a thread, or raise its error. Cancellation does not wait for the thread.
+
+        Raises ``RemoteUnavailableError`` when the call is given up, or when too many were.
+        """
+        if self._lost >= _MOST_LOST:
+            raise RemoteUnavailableError(
+                f"{kind} to {self._store_name}: {self._lost} earlier calls to its library have not come back"
+            )
+        await slots.acquire_on_behalf_of(None)
+        call = _Call(function, slots)
+        call.start(kind)
+        try:
+            seconds = await self._silence_of(call)
+        except trio.Cancelled:
+            trio.lowlevel.spawn_system_task(self._silence_of, call)  # its slot must not stay with a thread that hangs
+            raise
+        if not call.done.is_set():
+            raise RemoteUnavailableError(
+                f"{kind} to {self._store_name}: its library has not come back for {seconds:.0f} s; the call is given up",
+                of_store=False,
+            )
+        return call.outcome()
+
+    async def _silence_of(self, call: _Call[_T]) -> float:
+        """Wait for the end of the call, or give it up; return how long it was silent then, in seconds."""
+        while True:
+            allowed = self._request_timeout_seconds * (self._requests_in_a_call + call.life.requests)
+            silent = time.monotonic() - call.life.at
+            if call.done.is_set() or silent >= allowed:
+                break
+            with trio.move_on_after(allowed - silent):
+                await call.done.wait()
+        if not call.done.is_set():
+            self._lost += 1
+            call.give_up(self._found)
+        return silent
+
+    def _found(self) -> None:
+        self._lost -= 1
+
+
+class _Call(Generic[_T]):
+    """One call in a thread of its own. It has its slot until it ends or is given up.
+
+    ``trio.to_thread.run_sync`` would keep the slot as long as the thread; and it hands an error over in a way that refers to
+    itself: the result has the error, whose traceback has a frame of trio's, which has the result. Such a cycle stays in
+    memory, with all that its frames refer to (such as the bytes of a failed PUT), until the garbage collector runs.
+    """
+
+    def __init__(self, function: Callable[[], _T], slots: FairSlots) -> None:
+        self.life = CallLife()
+        self.done = trio.Event()
+        self._function: Callable[[], _T] | None = function
+        self._slots = slots
+        self._token = trio.lowlevel.current_trio_token()
+        self._result: list[_T] = []
+        self._problem: BaseException | None = None
+        self._came_back: Callable[[], None] = self._release
+
+    def start(self, kind: str) -> None:
+        """Begin the call. Without a thread for it, give the slot back and raise the error."""
+        context = copy_context()
+        try:
+            trio.lowlevel.start_thread_soon(lambda: context.run(self._work), self._deliver, kind)
+        except BaseException:
+            self._release()
+            raise
+
+    def give_up(self, came_back: Callable[[], None]) -> None:
+        """Free the slot, and call ``came_back`` if the thread comes back after all."""
+        self.life.is_given_up = True
+        self._release()
+        self._came_back = came_back
+
+    def outcome(self) -> _T:
+        """Return the result of a call that is done, or raise its error, and keep neither."""
+        problem, self._problem = self._problem, None
+        if problem is None:
+            return self._result.pop()
+        try:
+            raise problem
+        finally:
+            del problem
+
+    def _work(self) -> None:
+        assert self._function is not None
+        try:
+            self._result.append(self.life.lead(self._function))
+        except BaseException as problem:  # noqa: BLE001 it is raised by ``outcome``
+            self._problem = problem
+        finally:
+            self._function = None
+
+    def _deliver(self, result: object) -> None:
+        del result
+        with suppress(trio.RunFinishedError):  # the daemon has ended meanwhile
+            self._token.run_sync_soon(self._finish)
+
+    def _finish(self) -> None:
+        self.done.set()
+        self._came_back()
+
+    def _release(self) -> None:
+        self._slots.release_on_behalf_of(None)
