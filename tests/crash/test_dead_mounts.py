@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import errno
+import json
 import mmap
 import os
+import select
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from holdfast.mount import dead_mount_users, mountpoint
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import wait_until
 from tests.support.disks.mounts import mounted
+from tests.support.processes.programs import holdfast
 
 TOUCH_A_MAPPING = """
 import mmap, os, sys
@@ -35,6 +40,11 @@ def errno_of(action: Callable[[], object]) -> str:
     except OSError as problem:
         return errno.errorcode[problem.errno or 0]
     return ""
+
+
+def left_by(pid: int) -> str:
+    """Return a process as commands name it."""
+    return f"{pid} ({Path(f'/proc/{pid}/comm').read_text().strip()})"
 
 
 @pytest.mark.promise("dead-mount")
@@ -86,13 +96,48 @@ def test_what_is_open_stays_dead_and_what_was_closed_is_whole(
             lambda: os.listdir(f"/proc/{mapper.pid}/cwd"),
         ]
         assert [errno_of(action) for action in dead] == ["ENOTCONN"] * len(dead)
+        assert {left_by(mapper.pid), left_by(os.getpid())} <= set(dead_mount_users.users())
+        findings = json.loads(holdfast("doctor", "--json", "--socket", node.socket))
+        (told,) = [finding for finding in findings if finding["check"] == "dead mounts"]
+        assert left_by(mapper.pid) in told["found"]
         mapper.communicate("\n")
         assert mapper.returncode == -signal.SIGBUS
+    assert (
+        holdfast("status", "--socket", node.socket).count("what is open in it fails from then on (no takeover: kernel") == 1
+    )
     for fd in (half, held, read):
         errno_of(partial(os.close, fd))  # close(2) flushes, which nobody hears; the descriptor is free all the same
+    assert left_by(os.getpid()) not in dead_mount_users.users()
     assert (node.checkpoints / "committed").read_bytes() == b"committed"
     assert not (remote_files / "half").exists(), "nobody closed it"
     for name in ("closed", "fresh", "mapped"):
         assert (directory / name).read_bytes() == name.encode()
     assert (directory / "held").read_bytes() == b"h" * mmap.PAGESIZE * 2
     assert node.requests().get("GET", 0) == 0
+
+
+@pytest.mark.promise("dead-mount")
+def test_the_command_that_mounts_anew_names_who_uses_the_dead_mount(workspace: Path) -> None:
+    place, control = workspace / "mnt", workspace / "run/control.sock"
+    place.mkdir()
+    stores = [f"--{zone}=file://{workspace}/remote/{zone}" for zone in ("checkpoints", "blobs")]
+    mount = ["mount", place, "--socket", control, "--store", workspace / "store", *stores]
+    try:
+        assert "still in use" not in holdfast(*mount)
+        held = os.open(place / "checkpoints/file", os.O_WRONLY | os.O_CREAT)
+        os.write(held, b"x")
+        daemon = json.loads(holdfast("status", "--json", "--socket", control))["pid"]
+        with os.fdopen(os.pidfd_open(daemon)) as ended:
+            os.kill(daemon, signal.SIGKILL)
+            select.select([ended], [], [])
+        assert f"still in use by {left_by(os.getpid())}" in " ".join(holdfast(*mount).split())
+        with suppress(OSError):  # if the kernel writes by itself, it goes on doing so
+            os.write(held, b"y")
+        assert errno_of(partial(os.fsync, held)) == errno_of(partial(os.close, held)) == "ENOTCONN", (
+            "nobody is told of success"
+        )
+        assert not (workspace / "remote/checkpoints/file").exists()
+        holdfast("umount", place, "--socket", control)
+    finally:
+        if mountpoint.mount_at(str(place)) is not None:
+            mountpoint.detach(str(place))

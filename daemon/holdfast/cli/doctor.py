@@ -15,6 +15,7 @@ from holdfast.cli import doctor_daemon, kernel_advice
 from holdfast.cli.finding import Check, Finding, findings_of
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket
 from holdfast.cli.output import print_json, say, say_marked
+from holdfast.mount import dead_mount_users
 
 
 def doctor(config: ConfigFile = None, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
@@ -45,6 +46,7 @@ def _checks(config: Path | None, socket: Path) -> Iterator[tuple[str, Check]]:
         yield "daemon", lambda: iter([silence])
     if status is not None:
         yield from doctor_daemon.checks(socket, status)
+    yield "dead mounts", _dead_mounts
     if status is None or config is not None or "HOLDFAST_CONFIG" in os.environ:
         if extras.missing(extras.DAEMON):
             lacking = Finding("packages", "fail", extras.advice(extras.DAEMON, "a daemon on this machine"))
@@ -64,6 +66,17 @@ def _kernel() -> Iterator[Finding]:
         yield Finding("kernel", "warn", f"{release}: {lacking}", mend)
     else:
         yield Finding("kernel", "ok", release)
+
+
+def _dead_mounts() -> Iterator[Finding]:
+    """Report processes that a crash has left with files which nobody will serve again."""
+    try:
+        users = dead_mount_users.users()
+    except TimeoutError as problem:
+        yield Finding("dead mounts", "warn", f"nobody knows whether a process uses one: {problem}")
+        return
+    if users:
+        yield Finding("dead mounts", "warn", kernel_advice.left_behind(users), "start them again")
 
 
 def _fuse() -> Iterator[Finding]:

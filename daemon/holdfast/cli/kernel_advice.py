@@ -11,6 +11,8 @@ OLDEST_KERNEL = (5, 4)
 TAKEOVER_KERNEL = (6, 9)
 """The first Linux on which a mount outlives its daemon, and the kernel reads and writes files by itself."""
 
+_MOST_NAMED = 10
+
 
 def version_of(release: str) -> tuple[int, ...]:
     """Return major and minor of a release such as ``6.1.0-13-amd64``."""
@@ -23,7 +25,8 @@ def lacks(release: str) -> str:
         return ""
     return (
         "before Linux 6.9 no mount outlives its daemon, with or without --supervise: after a crash open files fail with "
-        "ENOTCONN and mappings with SIGBUS; and the daemon reads and writes all data (no passthrough)"
+        "ENOTCONN and mappings with SIGBUS, so executors and drivers must be started again; and the daemon reads and writes "
+        "all data (no passthrough)"
     )
 
 
@@ -33,5 +36,18 @@ def supervised_in_vain(status: Status) -> str:
         return ""
     return (
         f"{status.takeover}: the supervisor starts the daemon again and mounts afresh, but files that are open then fail "
-        "with ENOTCONN, and mappings with SIGBUS"
+        "with ENOTCONN, and mappings with SIGBUS: what uses the mount must be started again"
     )
+
+
+def end_of(takeover: str) -> str:
+    """Return what the end of the daemon means for the mount."""
+    if takeover == "takeover":
+        return "the mount outlives the daemon"
+    return f"the mount ends with the daemon, and what is open in it fails from then on ({takeover})"
+
+
+def left_behind(users: list[str]) -> str:
+    """Say of processes that they use a mount whose daemon has died."""
+    named = ", ".join(users[:_MOST_NAMED]) + (f" and {len(users) - _MOST_NAMED} more" if len(users) > _MOST_NAMED else "")
+    return f"still in use by {named}: the daemon of that mount has died, and what they have open there stays dead"

@@ -25,7 +25,7 @@ from holdfast.config import Config, hand_over, load, settings_of
 from holdfast.control.client import ControlClient, RefusedError
 from holdfast.control.messages import Failure, RemoteStatus, Status
 from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError, NotMountedError
-from holdfast.mount import covered_directory
+from holdfast.mount import covered_directory, dead_mount_users
 from holdfast.mount import mountpoint as mountpoints
 from holdfast.supervision import restart_check
 
@@ -75,6 +75,7 @@ def mount(
     options = _with_settings(options, settings_of(settings or []))
     loaded = load(config, os.environ, options)  # report mistakes here, not in a log
     start_checks.check(loaded, os.environ)  # before the keeper makes its socket
+    replaces_dead = mountpoints.mount_at(loaded.config.mount.mountpoint) is not None
     command = [*_MODULE, "holdfast.daemon"]
     if supervise:
         command = [*_keeper(loaded.config), *command]
@@ -97,6 +98,18 @@ def mount(
         _warn_of_silent(stores)
         if status and supervise and (problem := kernel_advice.supervised_in_vain(status)):
             warn(problem)
+        if replaces_dead:
+            _warn_of_left_behind()
+
+
+def _warn_of_left_behind() -> None:
+    try:
+        users = dead_mount_users.users()
+    except TimeoutError as problem:
+        warn(f"nobody knows whether a process still uses the mount that was dead: {problem}")
+        return
+    if users:
+        warn(kernel_advice.left_behind(users))
 
 
 def umount(

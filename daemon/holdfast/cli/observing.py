@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli import kernel_advice
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
 from holdfast.cli.output import counted, duration, moment, print_json, print_json_line, print_table, say, size
 from holdfast.control.messages import BatchInfo, EventInfo, Status
@@ -49,7 +50,7 @@ def _rows(found: Status) -> list[tuple[str, str]]:
             f"{found.mountpoint} for {duration(found.uptime_seconds)} (daemon {found.pid}, version {found.version})",
         ),
         ("data", found.data_mode),
-        ("end", "the mount outlives the daemon" if found.takeover == "takeover" else found.takeover),
+        ("end", kernel_advice.end_of(found.takeover)),
     ]
     if not found.is_public:
         rows.append(("cached", f"{size(found.cached_bytes)}{limit} in {counted(found.cached_files, 'file')}"))

@@ -121,6 +121,7 @@ def _environment(root: Path) -> str:
         "HOME": str(Path.home()),
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
+        "HYPOTHESIS_STORAGE_DIRECTORY": "/tmp/hypothesis",
         "HOLDFAST_CACHE": str(cache_directory()),
         "KERNEL_DIRECTORY": str(root),
         "CHECKOUT": str(_CHECKOUT),

@@ -40,3 +40,16 @@ def test_a_supervised_mount_that_ends_with_its_daemon_is_told() -> None:
     assert told.startswith("no takeover: kernel 6.1 < 6.9: ")
     assert "ENOTCONN" in told
     assert "SIGBUS" in told
+
+
+def test_the_end_of_a_mount_is_told_with_its_reason_and_what_it_means() -> None:
+    assert kernel_advice.end_of("takeover") == "the mount outlives the daemon"
+    told = kernel_advice.end_of("no takeover: kernel 6.1 < 6.9")
+    assert (
+        told == "the mount ends with the daemon, and what is open in it fails from then on (no takeover: kernel 6.1 < 6.9)"
+    )
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "by 0 (java): "), (10, ", 9 (java): "), (12, ", 9 (java) and 2 more: ")])
+def test_who_uses_a_dead_mount_is_named_up_to_ten(count: int, words: str) -> None:
+    assert words in kernel_advice.left_behind([f"{pid} (java)" for pid in range(count)])

@@ -86,7 +86,7 @@ export const overview = {
 function mountFacts(status) {
   const facts = [
     ["data", status.data_mode === "passthrough" ? "the kernel reads and writes files by itself (passthrough)" : status.data_mode],
-    ["end", status.takeover === "takeover" ? "the mount outlives the daemon" : status.takeover],
+    ["end", status.takeover === "takeover" ? "the mount outlives the daemon" : `the mount ends with the daemon, and what is open in it fails from then on (${status.takeover})`],
   ];
   if (status.is_public) return [...facts, ["rights", "you see what everybody may: members of the control group see the rest"]];
   const asked = Object.entries(status.counters.requests).map(([kind, number]) => `${count(number)} ${kind}`);
