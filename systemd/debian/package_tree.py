@@ -109,6 +109,7 @@ class PackageTree:
             self._program(name, module, function)
             self._link(f"{place}/{name}", f"../lib/holdfast/bin/{name}")
         self._program(_COMPANION, "holdfast_spark.companion.conversation", "main")
+        self._program("holdfast-csi", "holdfast.csi", "run")  # an image adds what it needs (docs/kubernetes.md)
         self._write(f"{_HOME}/bin/{_DRIVER_PYTHON}", DRIVER_PYTHON_TEXT, _PROGRAM)
         for shell, path in _COMPLETIONS.items():
             script = get_completion_script(prog_name="holdfast", complete_var="_HOLDFAST_COMPLETE", shell=shell)
