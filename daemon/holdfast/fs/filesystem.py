@@ -8,8 +8,10 @@ from typing import Protocol
 import trio
 
 from holdfast.fs.foundation import Foundation
+from holdfast.fs.inodes.attributes import Stat
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.attr_ops import Changes
 from holdfast.fs.namespace.mkdir_mknod import DirectoryRules
 from holdfast.fs.wiring.file_io import FileParts
@@ -92,6 +94,19 @@ class FileSystem:
         if node is not None:
             self.releasing.forgotten(node)
 
+    async def unlink(self, directory: Node, name: bytes, attempt: Attempt = FIRST) -> None:
+        """unlink(2). Raises ``RemoteError`` if only the store knows the name and it does not answer."""
+        await self.lookup.learn(directory, name)
+        await self.unlinking.unlink(directory, name, attempt)
+
+    async def rename(
+        self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller, attempt: Attempt = FIRST
+    ) -> None:
+        """renameat2(2). Raises as ``unlink`` does."""
+        if not attempt.resent:
+            await self.lookup.learn(source, old)
+        await self.renaming.rename(source, old, target, new, flags, caller, attempt)
+
     async def send_new(self, node: Node) -> None:
         """Send a file that mknod(2) made without opening it, if its names are sent. Raises as a close does."""
         if node.backing and self._base.policy.sent_names(node.names()):
@@ -101,8 +116,10 @@ class FileSystem:
             finally:
                 self.files.release(opened)
 
-    def check_change(self, node: Node, changes: Changes, caller: Caller, *, is_open: bool) -> None:
-        """Check a change of attributes that fetches a file, or sends it. Raises ``AccessRefusedError``.
+    async def change(
+        self, node: Node, changes: Changes, caller: Caller, *, is_open: bool = False, drop_privileges: bool = True
+    ) -> Stat:
+        """Change attributes, which fetches a file, or sends it (``AttrOps.set``). Raises ``AccessRefusedError`` too.
 
         truncate(2) by a descriptor, ``is_open``, was allowed by its open.
         """
@@ -110,6 +127,7 @@ class FileSystem:
             self.guard.check_open(node, os.O_WRONLY, caller)
         elif node.backing == 0 and not node.is_directory:
             self.guard.check_open(node, os.O_RDONLY, caller)
+        return await self.attrs.set(node, changes, drop_privileges=drop_privileges, by_descriptor=is_open, thread=caller.pid)
 
     async def sync_directory(self, node: Node) -> None:
         """fsync(2) of a directory: its names are on the disk, and deletions in it have been carried out in the store."""

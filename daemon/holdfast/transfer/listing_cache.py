@@ -21,6 +21,7 @@ import trio
 
 from holdfast.errors import ObjectMissingError, RemoteError
 from holdfast.remote import DirectoryListing, ObjectInfo
+from holdfast.system.waits import before_waiting
 from holdfast.transfer.store_requests import RemoteAccess
 
 _NUMBERS = struct.Struct("<QQ")
@@ -127,6 +128,7 @@ class CachedListing:
         """
         if self.listed_at >= not_before:
             return
+        await before_waiting()
         if retry:
             await self._access.retry().run(lambda: self._ask_once(not_before))
         else:
@@ -138,6 +140,7 @@ class CachedListing:
         A change that this node makes to the name meanwhile wins over the answers. Raises ``RemoteError``; without ``retry``
         the store is asked only once.
         """
+        await before_waiting()
         before = self._names.get(name, b"")
         info, is_directory = None, False
         try:

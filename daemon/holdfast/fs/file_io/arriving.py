@@ -11,6 +11,7 @@ from holdfast.fs.file_io.cache_miss import TRIES, CacheMiss, changes_too_fast
 from holdfast.fs.inodes.invalidation import Invalidation
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.system.waits import before_waiting
 from holdfast.telemetry import EventLog
 from holdfast.transfer import PartialFetch
 
@@ -38,6 +39,7 @@ class ArrivingFiles:
             arrival = opened.arrival
             if arrival is None:
                 return
+            await before_waiting()
             try:
                 await (wait(arrival) if opened.served or not arrival.outdated else arrival.wait_whole())
             except (ObjectChangedError, ObjectMissingError):

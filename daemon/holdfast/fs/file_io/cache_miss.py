@@ -25,6 +25,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.system.waits import before_waiting
 from holdfast.telemetry import OBSERVED, Counters, waiting_for
 from holdfast.transfer import Fetcher, KnownObject, PartialFetch
 
@@ -126,6 +127,7 @@ class CacheMiss:
 
     async def _fetch(self, node: Node) -> PartialFetch:
         """Return the fetch of the node's object, started or joined."""
+        await before_waiting()
         if node.parent is None:
             raise StaleNodeError("the file was removed")
         name = self._policy.name(node.parent, node.name)

@@ -11,6 +11,7 @@ from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.integrity.verifier import Verifier
+from holdfast.system.waits import before_waiting
 from holdfast.zones import ZonePath
 
 
@@ -31,8 +32,9 @@ class DigestCheck:
 
     async def is_intact(self, node: Node, opened: OpenFile) -> bool:
         """Say whether the file may be served. If not, it has been put into quarantine and the node has no file."""
-        if not self._policy.has_digest(node):
+        if self.is_known_intact(node, opened):
             return True
+        await before_waiting()
         path = path_of(node)
         return path is None or await self._verifier.check_before_use(path, opened.fd)
 

@@ -8,7 +8,6 @@ from holdfast.fs.file_io.arriving import ArrivingFiles
 from holdfast.fs.file_io.cache_miss import CacheMiss
 from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.inodes.locks import NodeLocks
-from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 
 
@@ -19,7 +18,6 @@ class LocalFiles:
     _misses: CacheMiss
     _arriving: ArrivingFiles
     _check: DigestCheck
-    _policy: NamePolicy
     _locks: NodeLocks
 
     async def make_local(self, node: Node) -> None:
@@ -33,11 +31,3 @@ class LocalFiles:
                 return
         if node.opened is not None:
             await self._arriving.wait_whole(node.opened)
-
-    def is_local(self, node: Node) -> bool:
-        """Say whether ``make_local`` has nothing to do, as far as it is known without reading the file."""
-        if self._locks.is_held(node) or node.backing == 0:
-            return False
-        if node.opened is not None:
-            return node.opened.arrival is None
-        return not self._policy.has_digest(node)

@@ -11,8 +11,6 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
-import trio
-
 from holdfast.errors import WriteOnceError
 from holdfast.fs.file_io.arriving import ArrivingFiles
 from holdfast.fs.file_io.backing_file import open_local
@@ -63,25 +61,18 @@ class Opening:
         ``QuotaExceededError``, ``WriteOnceError`` for writing to a committed write-once name, ``CorruptEntryError``
         if there is no intact copy, ``AccessRefusedError``, and ``RemoteError``.
         """
-        self._guard.check_open(node, flags, caller)
-        if _changes(flags):
-            self._directories.check_may_grow(node)
-        opened = await self.acquire(node, flags, thread=caller.pid)
-        try:
-            self._guard.check_open(node, flags, caller)  # by now it may have turned out to be a copy
-        except BaseException:
-            self._files.release(opened)
-            raise
-        return self._handing_out.hand_out(opened, request, caller, changes=_changes(flags), executes=executes(flags))
-
-    def open_nowait(self, node: Node, flags: int, request: int, caller: Caller) -> Handle:
-        """Do what ``open`` does for a local file that is known to be intact. Raises ``trio.WouldBlock`` for all others."""
         if caller.uid:
             self._guard.check_open(node, flags, caller)
         changes = _changes(flags)
         if changes:
             self._directories.check_may_grow(node)
-        opened = self._acquire_nowait(node, flags, changes=changes)
+        opened = await self.acquire(node, flags, thread=caller.pid)
+        try:
+            if caller.uid:
+                self._guard.check_open(node, flags, caller)  # by now it may have turned out to be a copy
+        except BaseException:
+            self._files.release(opened)
+            raise
         return self._handing_out.hand_out(opened, request, caller, changes=changes, executes=executes(flags))
 
     async def acquire(self, node: Node, flags: int, *, thread: int | None = None) -> OpenFile:
@@ -89,21 +80,18 @@ class Opening:
 
         ``thread`` has just found it by one of its names; None if it was found otherwise, as by a descriptor.
         """
-        try:
-            return self._acquire_nowait(node, flags, changes=_changes(flags))
-        except trio.WouldBlock:
-            pass
-        if thread is not None and _changes(flags):
-            await self._separation.separate(node, thread)
-        elif thread is not None:
-            await self._separation.check_found_anew(node, thread)
+        changes = _changes(flags)
+        if changes:
+            self._check_writable(node)
+        if thread is not None:
+            await self._separation.settle(node, thread, changes=changes)
         async with self._locks.of(node):
-            opened = await self._open_or_fetch(node, flags)
+            opened = await self._open_or_fetch(node, flags, changes=changes)
             opened.count()
         try:
             if flags & os.O_TRUNC:
                 await self._arriving.wait_whole(opened)
-            if _changes(flags):
+            if changes:
                 self._note_unsent(opened)
             if flags & os.O_TRUNC:
                 check_not_executed(opened, flags)
@@ -113,103 +101,56 @@ class Opening:
             raise
         return opened
 
-    def _acquire_nowait(self, node: Node, flags: int, *, changes: bool) -> OpenFile:
-        self._separation.check_settled(node)
-        if changes:
-            self._check_writable(node)
-        opened = self._find_nowait(node, flags, changes=changes)
-        self._count_hit(opened)
-        opened.count()
-        if changes:
-            try:
-                self._note_unsent(opened)
-                if flags & os.O_TRUNC:
-                    check_not_executed(opened, flags)
-                    self._files.truncate_nowait(opened, 0)
-            except BaseException:
-                self._files.release(opened)
-                raise
-        return opened
-
     def _note_unsent(self, opened: OpenFile) -> None:
         if not opened.unsent and self._is_dirty(opened.node):
             opened.changed()  # an earlier attempt to send it failed
 
     # --- the open file -----------------------------------------------------------------------------------------------
 
-    def _find_nowait(self, node: Node, flags: int, *, changes: bool) -> OpenFile:
-        """Return the open file of a node that needs no fetch or hashing. Raises ``trio.WouldBlock``."""
-        opened = node.opened
-        if opened is None:
-            return self._open_nowait(node, flags, changes=changes)
-        if not opened.writable and changes:
-            raise trio.WouldBlock
-        if opened.arrival is not None and (flags & os.O_TRUNC or opened.failed):
-            raise trio.WouldBlock
-        if changes:
-            self._separation.check_nowait(node, opened.fd)
-        return opened
-
-    def _open_nowait(self, node: Node, flags: int, *, changes: bool) -> OpenFile:
-        if node.backing == 0 or self._locks.is_held(node):
-            raise trio.WouldBlock
-        opened = open_local(self._directories, node, writable=changes)
-        try:
-            if changes:
-                self._separation.check_nowait(node, opened.fd)
-            if not flags & os.O_TRUNC and not self._check.is_known_intact(node, opened):
-                raise trio.WouldBlock
-        except BaseException:
-            opened.close()
-            raise
-        node.opened = opened
-        self._prefetcher.opened(node, opened.fd)
-        return opened
-
-    async def _open_or_fetch(self, node: Node, flags: int) -> OpenFile:
+    async def _open_or_fetch(self, node: Node, flags: int, *, changes: bool) -> OpenFile:
         """Return the open file of a node, after a digest check or a fetch if needed. The caller holds the lock."""
         if node.opened is not None:
-            return await self._open_more(node.opened, flags)
+            return await self._open_more(node.opened, changes=changes)
         was_corrupt = False
         for _ in range(TRIES):
             is_miss = node.backing == 0
             if is_miss and not await self._misses.open(node, truncate=bool(flags & os.O_TRUNC), was_corrupt=was_corrupt):
                 continue
             if node.opened is None:
-                was_corrupt = not await self._open_checked(node, flags)
+                was_corrupt = not await self._open_checked(node, flags, changes=changes)
             if node.opened is None:
                 continue
             if node.opened.arrival is None:
                 self._prefetcher.opened(node, node.opened.fd)
             if not is_miss:
                 self._count_hit(node.opened)
-            if _changes(flags) and not node.opened.writable:
+            if changes and not node.opened.writable:
                 node.opened.make_writable()  # another task has opened it meanwhile
             return node.opened
         raise changes_too_fast(node)
 
-    async def _open_checked(self, node: Node, flags: int) -> bool:
+    async def _open_checked(self, node: Node, flags: int, *, changes: bool) -> bool:
         """Open the file of a node if it is intact. Returns False if it is not; it has then been put into quarantine."""
-        opened = open_local(self._directories, node, writable=_changes(flags))
+        opened = open_local(self._directories, node, writable=changes)
         try:
             is_intact = bool(flags & os.O_TRUNC) or await self._check.is_intact(node, opened)
         except BaseException:
             opened.close()
             raise
-        is_evicted = os.fstat(opened.fd).st_ino != node.backing
+        is_evicted = opened.inode != node.backing
         if not is_intact or is_evicted or node.opened is not None:
             opened.close()
         else:
             node.opened = opened
         return is_intact
 
-    async def _open_more(self, opened: OpenFile, flags: int) -> OpenFile:
+    async def _open_more(self, opened: OpenFile, *, changes: bool) -> OpenFile:
         """Return a file that is open already, ready for one more handle."""
         opened.count()  # keeps the descriptor open if the last handle is released meanwhile
         try:
             if opened.failed:
                 await self._misses.fetch_again(opened)
-            if _changes(flags) and not opened.writable:
+            if changes and not opened.writable:
                 opened.make_writable()
         except BaseException:
             self._files.release(opened)

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import trio
-
 from holdfast.fs.file_io.backing_file import open_local
 from holdfast.fs.file_io.handle_table import HandleTable
 from holdfast.fs.file_io.open_limits import OpenLimits
@@ -94,13 +92,6 @@ class OpenFiles:
             return
         opened.changed()
         self._updates.note_change(opened.node, os.fstat(opened.fd))
-
-    def truncate_nowait(self, opened: OpenFile, size_bytes: int) -> None:
-        """Do what ``truncate`` does if that takes no time. Raises ``trio.WouldBlock`` otherwise."""
-        if self._takes_time(opened, size_bytes):
-            raise trio.WouldBlock
-        self.before_change(opened)
-        os.ftruncate(opened.fd, size_bytes)
 
     async def truncate(self, opened: OpenFile, size_bytes: int, *, drop_privileges: bool = True) -> None:
         """ftruncate(2) of a file that is complete. Raises ``FileBusyError``."""

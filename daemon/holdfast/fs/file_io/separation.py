@@ -28,6 +28,7 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.index import EntryState, Index
 from holdfast.store import Tree
+from holdfast.system.waits import before_waiting
 from holdfast.transfer import CachedCopies
 
 _TRIES = 20
@@ -63,16 +64,24 @@ class Separation:
     _recent: dict[int, _Recent] = field(init=False, default_factory=dict)
     """The nodes that were separated a moment ago, by id."""
 
-    def check_nowait(self, node: Node, fd: int) -> None:
-        """Raise ``trio.WouldBlock`` if the file behind ``fd`` must be separated before it is opened for writing."""
-        stat = os.fstat(fd)
-        if stat.st_nlink > 1 and 0 < len(self._object_names(node, stat)) < stat.st_nlink:
-            raise trio.WouldBlock
+    async def settle(self, node: Node, thread: int, *, changes: bool) -> None:
+        """Return if a file may be opened as it is, for ``changes`` or for reading. Raises ``StaleNodeError`` if not.
 
-    def check_settled(self, node: Node) -> None:
-        """Raise ``trio.WouldBlock`` if the file was separated a moment ago: see ``check_found_anew``."""
+        A file with one name, which nearly all are, takes one stat.
+        """
         if node.id in self._recent:
-            raise trio.WouldBlock
+            await before_waiting()
+        elif not changes or not self._may_have_both(node):
+            return
+        if changes:
+            await self.separate(node, thread)
+        else:
+            await self.check_found_anew(node, thread)
+
+    def _may_have_both(self, node: Node) -> bool:
+        """Say whether the file may have names of objects, and names outside of their stores."""
+        stat = self._stat(node)
+        return stat is not None and stat.st_nlink > 1 and 0 < len(self._object_names(node, stat)) < stat.st_nlink
 
     async def check_found_anew(self, node: Node, thread: int, arrived: float | None = None) -> None:
         """Raise ``StaleNodeError`` to a thread that may have found the file by the object's name before it was separated.
@@ -96,6 +105,7 @@ class Separation:
 
     async def separate(self, node: Node, thread: int) -> None:
         """Return if a file may be opened for writing as it is. Raises ``StaleNodeError`` once it was separated."""
+        await before_waiting()
         arrived = trio.current_time()
         for _ in range(_TRIES):
             async with self._locks.of(node):

@@ -1,10 +1,10 @@
 """Immediate replies, past pyfuse3: requests that neither wait nor ask a store are answered as soon as they are read.
 
 A stat takes 70 µs, of which the file system's part is 5; the rest is wake-ups, libfuse, pyfuse3 and the event loop. So
-the C module calls this module first (``kernel.Connection.answer_directly``). Requests that can't be answered at once
-(``trio.WouldBlock``), or that an earlier daemon may have carried out, take the usual way through ``Operations``. Syncs and
-listings that have to wait are accepted here and answered later. The logic is the file system's; this module only converts
-numbers and bytes. It runs for nearly every request, so it keeps what it needs at hand.
+the C module calls this module first (``kernel.Connection.answer_directly``). An operation that has to wait is suspended, and
+a task of pyfuse3's goes on with it (``Operations``), which also answers requests that an earlier daemon may have carried
+out. Syncs and listings that have to wait are accepted here and answered later. The logic is the file system's; this module
+only converts numbers and bytes. It runs for nearly every request, so it keeps what it needs at hand.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ import errno
 from collections.abc import Callable
 from functools import partial
 
-import trio
-
 from holdfast.fs.file_io.flush_filter import closes_inherited
 from holdfast.fs.file_io.new_handle import Handle
 from holdfast.fs.file_io.text_busy import executes
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse import wire_format
+from holdfast.fs.fuse.begun_requests import BegunRequests
 from holdfast.fs.fuse.error_replies import errno_of
 from holdfast.fs.fuse.fsync_threads import Syncs
 from holdfast.fs.fuse.handle_numbers import handle_of, node_of
@@ -32,6 +31,7 @@ from holdfast.fs.inodes.caller import NOBODY, Caller
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.lookup import Found
 from holdfast.kernel import Connection, Opcode, OpenFlag
+from holdfast.system.waits import Suspended, step
 
 Answer = bytes | int | None
 _DATA_ONLY = 1  # FUSE_FSYNC_FDATASYNC
@@ -50,9 +50,16 @@ class ImmediateReplies:
     """Answers requests by opcode. ``answer`` is the function for ``Connection.answer_directly``."""
 
     def __init__(
-        self, base: Foundation, files: FileSystem, connection: Connection, turns: Turns, observer: RequestObserver
+        self,
+        base: Foundation,
+        files: FileSystem,
+        connection: Connection,
+        turns: Turns,
+        observer: RequestObserver,
+        begun: BegunRequests,
     ) -> None:
         self._files = files
+        self._begun = begun
         self._nodes = base.nodes
         self._directories = base.directories
         self._invalidation = base.invalidation
@@ -110,7 +117,8 @@ class ImmediateReplies:
             if node is None or not node.lookups:  # an earlier daemon gave it to the kernel
                 node = self._nodes.get(node_id)
             return method(node, body, self._caller)
-        except trio.WouldBlock:
+        except Suspended as suspended:
+            self._begun.keep(unique, suspended.operation)
             return None
         except OSError as problem:
             if problem.errno == errno.ENOSPC and opcode in self._about_nodes:
@@ -125,7 +133,7 @@ class ImmediateReplies:
         name = body[:-1]
         if name in (b".", b".."):
             return None
-        found = self._files.lookup.find_nowait(directory, name, caller)
+        found = step(self._files.lookup.find(directory, name, caller))
         if found is not None:
             if found.node.backing in self._losing:
                 self._invalidation.before_attributes(found.node)
@@ -145,7 +153,8 @@ class ImmediateReplies:
     def _create(self, directory: Node, body: bytes, caller: Caller) -> Answer:
         flags, mode, _, _ = wire_format.CREATE.unpack_from(body)
         name = body[wire_format.CREATE.size : -1]
-        made = self._files.creation.file_nowait(directory, name, mode, flags, self._request, caller)
+        creation = self._files.creation.file(directory, name, mode, flags, self._request, caller)
+        made = step(creation)
         return _entry(self._files.lookup.new(made.node, made.stat)) + _opened(made.handle)
 
     def _mkdir(self, directory: Node, body: bytes, caller: Caller) -> Answer:
@@ -155,15 +164,13 @@ class ImmediateReplies:
         return _entry(self._files.lookup.new(node, stat))
 
     def _unlink(self, directory: Node, body: bytes, caller: Caller) -> Answer:
-        name = body[:-1]
-        if self._files.lookup.is_unknown(directory, name):
-            raise trio.WouldBlock
-        self._files.unlinking.unlink_nowait(directory, name)
+        step(self._files.unlink(directory, body[:-1]))
         return 0
 
     def _link(self, directory: Node, body: bytes, caller: Caller) -> Answer:
         node = self._nodes.get(wire_format.NODE.unpack_from(body)[0])
-        stat = self._files.linking.link_nowait(node, directory, body[wire_format.NODE.size : -1])
+        linking = self._files.linking.link(node, directory, body[wire_format.NODE.size : -1], caller)
+        stat = step(linking)
         return _entry(self._files.lookup.new(node, stat))
 
     def _rename(self, directory: Node, body: bytes, caller: Caller) -> Answer:
@@ -176,14 +183,13 @@ class ImmediateReplies:
     def _move(self, source: Node, target_id: int, flags: int, names: bytes, caller: Caller) -> Answer:
         target = self._nodes.get(target_id)
         old, _, new = names.partition(b"\0")
-        self._files.renaming.rename_nowait(source, old, target, new, flags, caller)
+        step(self._files.rename(source, old, target, new, flags, caller))
         return 0
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def _getattr(self, node: Node, body: bytes, caller: Caller) -> Answer:
-        if self._files.attrs.is_unknown(node):
-            raise trio.WouldBlock
+        step(self._files.attrs.learn(node))
         if node.backing in self._losing:
             self._invalidation.before_attributes(node)
         return wire_format.attributes(node.id, self._files.attrs.get(node), self._directories.seconds(node))
@@ -192,7 +198,8 @@ class ImmediateReplies:
         changes = wire_format.changes(body)
         if changes is None:
             return None
-        return wire_format.attributes(node.id, self._files.attrs.set_nowait(node, changes), self._directories.seconds(node))
+        stat = step(self._files.change(node, changes, caller))
+        return wire_format.attributes(node.id, stat, self._directories.seconds(node))
 
     def _statfs(self, node: Node, body: bytes, caller: Caller) -> Answer:
         return wire_format.file_system(self._files.attrs.file_system(node, caller))
@@ -208,7 +215,7 @@ class ImmediateReplies:
         if node.cache_is_stale:
             return None
         flags = wire_format.OPEN.unpack_from(body)[0]
-        return _opened(self._files.opening.open_nowait(node, flags, self._request, caller))
+        return _opened(step(self._files.opening.open(node, flags, self._request, caller)))
 
     def _flush(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         """Answer a close that the flush filter ignores; any other may have to send."""

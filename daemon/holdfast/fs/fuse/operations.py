@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
+from typing import Any, TypeVar
 
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestContext, SetattrFields, StatvfsData
@@ -13,6 +14,7 @@ from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestC
 from holdfast.fs.file_io.new_handle import Handle
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
+from holdfast.fs.fuse.begun_requests import BegunRequests
 from holdfast.fs.fuse.error_replies import replies
 from holdfast.fs.fuse.handle_numbers import KEPT_LISTING, changes_nothing, handle_of, node_of
 from holdfast.fs.fuse.request_observer import RequestObserver
@@ -28,6 +30,8 @@ from holdfast.fs.namespace.lookup import Found
 from holdfast.kernel import Connection, Fallocation, OpenFlag
 from holdfast.telemetry import Counters
 
+_T = TypeVar("_T")
+
 
 class Operations(pyfuse3.Operations):
     """The callbacks for pyfuse3. The kernel's references are counted here, where it gets its replies."""
@@ -37,9 +41,16 @@ class Operations(pyfuse3.Operations):
     enable_acl = False
 
     def __init__(
-        self, base: Foundation, files: FileSystem, connection: Connection, turns: Turns, observer: RequestObserver
+        self,
+        base: Foundation,
+        files: FileSystem,
+        connection: Connection,
+        turns: Turns,
+        observer: RequestObserver,
+        begun: BegunRequests,
     ) -> None:
         super().__init__()
+        self._begun = begun
         self._connection = connection
         self._files = files
         self._nodes = base.nodes
@@ -55,8 +66,9 @@ class Operations(pyfuse3.Operations):
     @replies
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         directory = self._node(parent_inode)
+        find = self._resume(partial(self._files.lookup.find, directory, name, _caller(ctx)))
         async with self._turns.names.of(ctx.uid):
-            found = await self._files.lookup.find(directory, name, _caller(ctx))
+            found = await find()
         if found is not None:
             self._invalidation.before_attributes(found.node)
             return _entry(found)
@@ -77,7 +89,7 @@ class Operations(pyfuse3.Operations):
     ) -> tuple[FileInfo, EntryAttributes]:
         request, attempt = self._connection.request(), self._attempt()
         parent = self._node(parent_inode)
-        create = partial(self._files.creation.file, parent, name, mode, flags, request, _caller(ctx), attempt)
+        create = self._resume(partial(self._files.creation.file, parent, name, mode, flags, request, _caller(ctx), attempt))
         async with self._turns.names.of(ctx.uid):
             made = await self._room.with_room(create)
         self._answer(request, made.handle)
@@ -108,18 +120,18 @@ class Operations(pyfuse3.Operations):
 
     @replies
     async def link(self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext) -> EntryAttributes:
-        node, attempt = self._node(inode), self._attempt()
+        node, directory, attempt = self._node(inode), self._node(new_parent_inode), self._attempt()
+        link = self._resume(partial(self._files.linking.link, node, directory, new_name, _caller(ctx), attempt))
         async with self._turns.names.of(ctx.uid):
             await self._room.keep_spare()
-            stat = await self._files.linking.link(node, self._node(new_parent_inode), new_name, _caller(ctx), attempt)
+            stat = await link()
         return _entry(self._files.lookup.new(node, stat))
 
     @replies
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        directory, attempt = self._node(parent_inode), self._attempt()
+        unlink = self._resume(partial(self._files.unlink, self._node(parent_inode), name, self._attempt()))
         async with self._turns.names.of(ctx.uid):
-            await self._files.lookup.learn(directory, name)
-            await self._files.unlinking.unlink(directory, name, attempt)
+            await unlink()
 
     @replies
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
@@ -138,11 +150,10 @@ class Operations(pyfuse3.Operations):
         ctx: RequestContext,
     ) -> None:
         source, target, attempt = self._node(parent_inode_old), self._node(parent_inode_new), self._attempt()
+        rename = self._resume(partial(self._files.rename, source, name_old, target, name_new, flags, _caller(ctx), attempt))
         async with self._turns.names.of(ctx.uid):
-            if not attempt.resent:
-                await self._files.lookup.learn(source, name_old)
             await self._room.keep_spare()
-            await self._files.renaming.rename(source, name_old, target, name_new, flags, _caller(ctx), attempt)
+            await rename()
 
     @replies
     async def readlink(self, inode: int, ctx: RequestContext) -> bytes:
@@ -153,8 +164,9 @@ class Operations(pyfuse3.Operations):
     @replies
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
         node = self._node(inode)
+        learn = self._resume(partial(self._files.attrs.learn, node))
         async with self._turns.names.of(ctx.uid):
-            await self._files.attrs.learn(node)
+            await learn()
         self._invalidation.before_attributes(node)
         return _attributes(node, self._files.attrs.get(node), 0.0, self._directories.seconds(node))
 
@@ -174,12 +186,12 @@ class Operations(pyfuse3.Operations):
         )
         if changes == Changes() and drops:  # the kernel is about to write by itself
             changes = self._files.attrs.without_privileges(node)
-        self._files.check_change(node, changes, _caller(ctx), is_open=fh is not None)
+        is_open = fh is not None
+        change = self._resume(
+            partial(self._files.change, node, changes, _caller(ctx), is_open=is_open, drop_privileges=drops)
+        )
         async with self._turns.names.of(ctx.uid):
-            by_descriptor = fh is not None
-            stat = await self._files.attrs.set(
-                node, changes, drop_privileges=drops, by_descriptor=by_descriptor, thread=ctx.pid
-            )
+            stat = await change()
         return _attributes(node, stat, 0.0, self._directories.seconds(node))
 
     @replies
@@ -230,8 +242,9 @@ class Operations(pyfuse3.Operations):
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
         request = self._connection.request()
         node = self._node(inode)
+        opening = self._resume(partial(self._files.opening.open, node, flags, request, _caller(ctx)))
         async with self._turns.names.of(ctx.uid):
-            handle = await self._files.opening.open(node, flags, request, _caller(ctx))
+            handle = await opening()
         if node.cache_is_stale:
             pyfuse3.invalidate_inode(inode, attr_only=True)  # the lookup may have reported another version's attributes
         info = FileInfo(fh=handle_of(node, changes=handle.changes), keep_cache=not node.cache_is_stale)
@@ -316,6 +329,10 @@ class Operations(pyfuse3.Operations):
     def _answer(self, request: int, handle: Handle) -> None:
         flags = OpenFlag.NONE if handle.sends_flush else OpenFlag.NO_FLUSH
         self._connection.answer(request, handle.opened.backing_id, flags)
+
+    def _resume(self, begin: Callable[[], Coroutine[Any, Any, _T]]) -> Callable[[], Awaitable[_T]]:
+        """Return the function that goes on with the running request, or begins it. Call it before the first await."""
+        return self._begun.resume(self._connection.request(), begin)
 
     def _attempt(self) -> Attempt:
         """Return the running request, and whether an earlier daemon may have carried it out. Call before the first await."""

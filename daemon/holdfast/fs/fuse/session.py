@@ -13,6 +13,7 @@ import trio
 from holdfast.errors import FuseUnavailableError, MountpointError, TakeoverError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
+from holdfast.fs.fuse.begun_requests import BegunRequests
 from holdfast.fs.fuse.event_loop_wait import served_when_idle
 from holdfast.fs.fuse.execution import mark_execution
 from holdfast.fs.fuse.immediate_replies import ImmediateReplies
@@ -89,9 +90,10 @@ class Session:
         turns = Turns.of_each(base.parts.config.limits.requests_per_user, base.rare_events)
         observer = RequestObserver(base.nodes, base.policy, kernel.connection, base.zone_numbers)
         session = cls(mountpoint, kernel, ground, observer, turns)
-        session._mount(Operations(base, files, kernel.connection, turns, observer), allow_other, keep, device)
+        begun = BegunRequests()
+        session._mount(Operations(base, files, kernel.connection, turns, observer, begun), allow_other, keep, device)
         try:
-            session._connect(base, files)
+            session._connect(base, files, begun)
         except BaseException:
             session.leave() if device is not None else session.close()
             raise
@@ -125,10 +127,10 @@ class Session:
             pyfuse3.init(operations, self.mountpoint, options)
         self.ground.hidden = sorted({*self.ground.hidden, *landed})
 
-    def _connect(self, base: Foundation, files: FileSystem) -> None:
+    def _connect(self, base: Foundation, files: FileSystem, begun: BegunRequests) -> None:
         """Connect mount and file system. Starts the invalidator's process if takeover is possible."""
         self._connection.attach()
-        answers = ImmediateReplies(base, files, self._connection, self.turns, self.observer)
+        answers = ImmediateReplies(base, files, self._connection, self.turns, self.observer, begun)
         self.observer.answer_directly(answers.answer, answers.opcodes)
         mark_execution(base, self._connection)
         logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())

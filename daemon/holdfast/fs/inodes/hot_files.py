@@ -39,6 +39,7 @@ from holdfast.store import (
     own_directory,
     rename_with_flags,
 )
+from holdfast.system.waits import before_waiting
 
 _log = logging.getLogger("holdfast.fs")
 PATIENCE_SECONDS = 3.0
@@ -111,11 +112,6 @@ class HotFiles:
         opened = (node.opened for node in self._nodes.all() if node.opened is not None)
         return {each.inode for each in opened if self.is_hot(each)}
 
-    def check_cold(self, inode: int) -> None:
-        """Raise ``trio.WouldBlock`` if the file is hot: then ``settle`` first."""
-        if self.of(inode) is not None:
-            raise trio.WouldBlock
-
     # --- waiting -----------------------------------------------------------------------------------------------------
 
     async def settle(self, inode: int) -> None:
@@ -136,6 +132,7 @@ class HotFiles:
 
         If cancelled, it goes on.
         """
+        await before_waiting()
         self._check_free(opened)
         if self._late and self._late_of(_user_of(opened)) >= _MOST_LATE:
             raise FileBusyError(_STILL_HELD)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import trio
 
 from holdfast.fs.inodes.node import Node
+from holdfast.system.waits import before_waiting
 from holdfast.telemetry import waiting_for
 
 Key = Node | bytes
@@ -44,6 +45,8 @@ class NodeLock:
 
     async def __aenter__(self) -> None:
         held, node = self._held, self._node
+        if node in held:
+            await before_waiting()
         if node not in held:
             held[node] = None
             return

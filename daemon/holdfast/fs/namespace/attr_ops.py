@@ -9,8 +9,6 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-import trio
-
 from holdfast.errors import NoSuchEntryError, StaleNodeError
 from holdfast.fs.file_io.commit import Committer
 from holdfast.fs.file_io.local_files import LocalFiles
@@ -92,26 +90,16 @@ class AttrOps:
             raise NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
         return attributes.of_object(node, known, ownership, above)
 
-    def is_unknown(self, node: Node) -> bool:
-        """Say whether the store must be asked for attributes of a node.
-
-        It must if a file exists only in the store and is in no cached listing, or a directory's times may be old.
-        """
-        if node.is_directory:
-            return self._revalidation.is_outdated(self._directories.place(node))
-        if node.backing or node.parent is None:
-            return node.backing in self._times.awaited and self._times.is_unknown(node)
-        known = self._view.listing(self._directories.place(node.parent)).object(node.name)
-        return known is None or not known.modified_ns
-
     async def learn(self, node: Node) -> None:
-        """Ask the store about a node, if ``is_unknown``."""
+        """Ask the store for attributes of a node that are unknown here, or for a directory's times if they may be old."""
         if node.is_directory:
             await self._revalidation.renew(self._directories.place(node))
         elif node.backing:
             await self._times.learn(node)
-        elif self.is_unknown(node) and node.parent is not None:
-            await self._revalidation.known_object_of(node)
+        elif node.parent is not None:
+            known = self._view.listing(self._directories.place(node.parent)).object(node.name)
+            if known is None or not known.modified_ns:
+                await self._revalidation.known_object_of(node)
 
     async def set(
         self,
@@ -127,8 +115,9 @@ class AttrOps:
         Mode, owner and times are changed only on this node: stores do not keep them. A new size is sent like any write:
         with the close of the descriptor if it was set by one, else at once. ``thread`` is the caller's.
         """
-        with suppress(trio.WouldBlock):
-            return self.set_nowait(node, changes)
+        if node.is_directory:
+            self._directories.writable_descriptor(node)
+            return self._set(node, changes)
         await self._local_files.make_local(node)
         if changes.size_bytes is not None:
             found_by = None if by_descriptor else thread
@@ -137,16 +126,6 @@ class AttrOps:
             )
             changes = replace(changes, mtime_ns=None)  # which is the time of the change of the size
         await self._hot.settle(node.backing)
-        return self._set(node, changes)
-
-    def set_nowait(self, node: Node, changes: Changes) -> Stat:
-        """Set anything but the size, for files that are complete and local; else raise ``trio.WouldBlock``."""
-        if node.is_directory:
-            self._directories.writable_descriptor(node)
-        elif changes.size_bytes is not None or not self._local_files.is_local(node):
-            raise trio.WouldBlock
-        else:
-            self._hot.check_cold(node.backing)
         return self._set(node, changes)
 
     def _set(self, node: Node, changes: Changes) -> Stat:

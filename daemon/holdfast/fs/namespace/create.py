@@ -11,8 +11,6 @@ import stat as stat_module
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import trio
-
 from holdfast.errors import StaleNodeError, WriteOnceError
 from holdfast.fs.file_io.new_handle import Handle, HandOut
 from holdfast.fs.file_io.open_limits import OpenLimits
@@ -30,6 +28,7 @@ from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import Index
+from holdfast.system.waits import before_waiting
 from holdfast.transfer import CachedCopies, Fetcher
 
 _BITS_THAT_GET_LOST = stat_module.S_ISUID | stat_module.S_ISGID | 0o022
@@ -75,13 +74,6 @@ class Creation:
             await self._check_free(new)
         return self._make_file(new, mode, flags, request, caller, attempt)
 
-    def file_nowait(self, directory: Node, name: bytes, mode: int, flags: int, request: int, caller: Caller) -> MadeFile:
-        """Do what ``file`` does if the store need not be asked first. Raises ``trio.WouldBlock`` otherwise."""
-        new = self._name(directory, name, caller)
-        if _asks_first(new, flags):
-            raise trio.WouldBlock
-        return self._make_file(new, mode, flags, request, caller, FIRST)
-
     def _make_file(self, name: Name, mode: int, flags: int, request: int, caller: Caller, attempt: Attempt) -> MadeFile:
         exclusive = bool(flags & os.O_EXCL)
         fd, is_new = self._open_new(name, mode, exclusive=exclusive, resent=attempt.resent)
@@ -117,6 +109,7 @@ class Creation:
         """Ask the store whether it has the name. Raises ``WriteOnceError`` if so, and ``RemoteError``."""
         if self._index.marks.is_whited_out(name.path):
             return
+        await before_waiting()
         await self._view.deletions_of(name.zone).settle(name.path)
         if await self._revalidation.known_object(name) is not None:
             raise WriteOnceError(f"{os.fsdecode(name.path)} exists already in the store")

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-import trio
-
 from holdfast.errors import HoldfastError
 from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.inodes.directories import Directories
@@ -60,45 +58,37 @@ class FileMoves:
     _hints: CreateHints
     _hot: HotFiles
 
-    def _stat_of(self, name: Name) -> os.stat_result | None:
-        return self._directories.stat(name.directory, name.name)
+    def victim(self, move: FileMove) -> os.stat_result | None:
+        """Return the attributes of the file that has the new name so far."""
+        return self._directories.stat(move.new.directory, move.new.name)
 
-    async def settle(self, move: FileMove) -> bool:
-        """Wait for the locks of the file and of the one that has the new name so far, if users can hold them.
-
-        Returns False if both names already lead to the same file: rename(2) does nothing then.
-        """
-        victim = self._stat_of(move.new)
-        if victim is not None and _is_same(victim, move.stat):
-            return False
-        await self._hot.settle(move.stat.st_ino)
-        if victim is not None:
-            await self._hot.settle(victim.st_ino)
-        return True
+    async def settle(self, move: FileMove) -> os.stat_result | None:
+        """Wait for the locks of the file and of its ``victim``, if users can hold them. Returns the victim's attributes."""
+        victim = self.victim(move)
+        hot = self._hot_files(move, victim)
+        for each in hot:
+            await self._hot.settle(each.inode)
+        return self.victim(move) if hot else victim
 
     def carry_out(
         self,
         move: FileMove,
+        victim: os.stat_result | None,
         sent: Sent | None,
         *,
         keeps_object: bool = False,
         late: Callable[[], None] = do_nothing,
-        has_settled: bool = True,
     ) -> None:
-        """Rename a file in the tree, and update its node and entry.
+        """Rename a file in the tree, and update its node and entry. Does nothing if both names lead to the same file.
 
         ``sent`` is the object that was stored under the new name. With ``keeps_object`` the caller deletes the
-        old name's object later. ``late`` is called if the file moves after ``FileBusyError``. A move that has not
-        ``settled`` is of names that are not sent; it raises ``trio.WouldBlock`` if users can hold a lock that it needs.
+        old name's object later. ``late`` is called if the file moves after ``FileBusyError``.
         """
         target_fd = self._directories.writable_descriptor(move.new.directory)
-        victim = self._stat_of(move.new)
         if victim is not None and _is_same(victim, move.stat):
             return
         hot = self._hot_files(move, victim)
-        if hot and not has_settled:
-            raise trio.WouldBlock
-        is_unsent = has_settled and sent is None and move.new.sends
+        is_unsent = sent is None and move.new.sends
         replaced = self._versions.known(move.new, victim) if is_unsent else None
         forgotten = self._make_way(move, target_fd, victim)
         undo = do_nothing
@@ -138,7 +128,7 @@ class FileMoves:
     ) -> None:
         """Follow a file that has moved after its user was told that it is busy. It may have lost its new name since."""
         late()
-        after = self._stat_of(move.new)
+        after = self.victim(move)
         if after is None or not _is_same(after, move.stat):
             return
         if not keeps_object:

@@ -17,6 +17,7 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.writeback.publisher import Publisher, Sent
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index import Entries
+from holdfast.system.waits import before_waiting
 from holdfast.transfer import CachedCopies
 
 
@@ -39,6 +40,7 @@ class LinkUpload:
         ``NameNotStorableError`` and ``RemoteError``.
         """
         self._publisher.check_name(name)
+        await before_waiting()
         once = create_only or name.created_once
         opened = node.opened
         was_unsent = False

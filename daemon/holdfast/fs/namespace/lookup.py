@@ -60,59 +60,86 @@ class Lookup:
 
     async def find(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
         """Return the entry of ``name``, or None. Raises ``RemoteError`` if only the store knows and it does not answer."""
-        try:
-            return self.find_nowait(directory, name, caller)
-        except trio.WouldBlock:
-            found = await self._find_in_zone(self._policy.name(directory, name), caller)
-            if found is None:
-                return found
-            if found.node.is_directory:
-                await self._revalidation.renew(self._directories.place(found.node))
-            else:
-                await self._times.learn(found.node)
-            stat = self._directories.stat(directory, name)
-            return found if stat is None else self.local(directory, name, stat, found.seconds)
-
-    def find_nowait(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
-        """Do what ``find`` does if the store need not be asked. Raises ``trio.WouldBlock`` otherwise."""
-        found = self._find_nowait(directory, name, caller)
-        if found is None or directory is self._nodes.root:
-            return found
-        if not found.node.is_directory:
-            if found.node.backing in self._times.awaited and self._times.is_unknown(found.node):
-                raise trio.WouldBlock
-            return found
-        if self._revalidation.is_outdated(self._directories.place(found.node)):
-            raise trio.WouldBlock
-        return found
-
-    def _find_nowait(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
         place = self._directories.place(directory)
         if place.zone.remote is not None:
-            return self._find_over_store(self._policy.name(directory, name), caller)
+            found = await self._find_over_store(self._policy.name(directory, name), caller)
+        else:
+            stat = self._directories.stat(directory, name)
+            seconds = 0.0 if stat is None else self._ttl.of_name_in_kernel(place, None, stat.st_mode)
+            found = None if stat is None else self.local(directory, name, stat, seconds)
+        if found is None or directory is self._nodes.root or not await self._learn_times(found.node):
+            return found
         stat = self._directories.stat(directory, name)
-        if stat is None:
-            return None
-        return self.local(directory, name, stat, self._ttl.of_name_in_kernel(place, None, stat.st_mode))
+        return found if stat is None else self.local(directory, name, stat, found.seconds)
 
-    def _find_over_store(self, name: Name, caller: Caller) -> Found | None:
+    async def _find_over_store(self, name: Name, caller: Caller) -> Found | None:
         stat = self._directories.stat(name.directory, name.name)
         if self._visibility.is_reserved(name):
             return None
         if caller.uid and not name.zone.is_store and self._guard.hides(name, stat, caller):
             return None
-        if stat is None:
-            if name.policy.stays_here or self._visibility.hides_object(name):
+        is_here = stat is not None
+        if stat is not None:
+            stat = await self._current(name, stat)
+            if stat is not None:
+                return self._local(name, stat)
+        if name.policy.stays_here or self._visibility.hides_object(name):
+            return None
+        try:
+            if not is_here and self._is_being_created(name, caller):
                 return None
-            return self._find_cached(name, caller)
-        if self._copies.may_be_old(name, stat):
-            listing = self._revalidation.fresh_listing(name.place)
-            if not self._copies.reconcile(name, stat, listing.object(name.name)):
-                raise trio.WouldBlock
-            stat = self._directories.stat(name.directory, name.name) or stat
-        elif self._nodes.of_backing(stat.st_ino) is None and self._copies.is_spoilt(name.path, stat):
-            raise trio.WouldBlock
-        return self._local(name, stat)
+            was_asked = await self._revalidation.learn(name)
+            may_be_removed = self._visibility.may_hide_directory(name)
+            is_removed = may_be_removed and await self._revalidation.is_removed_directory(name)
+        except NameNotStorableError:
+            return None
+        if was_asked or may_be_removed:
+            stat = self._directories.stat(name.directory, name.name)  # may have been fetched while the store was asked
+            if stat is not None:
+                return self._local(name, stat)
+        listing = self._view.listing(name.place)
+        known = listing.object(name.name)
+        if known is None and (is_removed or not listing.has_directory(name.name)):
+            self._hints.answered_missing(name.place.path, name.name, caller.pid)
+            return None
+        return self.remote(name, known)
+
+    def _is_being_created(self, name: Name, caller: Caller) -> bool:
+        """Say whether the caller looks up an unknown name of a store's zone because it is about to create it."""
+        if not name.zone.is_store:
+            return False
+        listing = self._view.listing(name.place)
+        if name.name in listing:
+            return False
+        age_seconds = trio.current_time() - listing.listed_at
+        return self._hints.is_creating(name.place.path, name.name, name.kind, caller.pid, age_seconds)
+
+    async def _current(self, name: Name, stat: os.stat_result) -> os.stat_result | None:
+        """Return the attributes of a local file if it is the current version of its object. Drops a copy of an older one."""
+        if not self._copies.may_be_old(name, stat):
+            is_spoilt = self._nodes.of_backing(stat.st_ino) is None and self._copies.is_spoilt(name.path, stat)
+            return None if is_spoilt else stat
+        try:
+            listing = await self._revalidation.refreshed(name)
+            is_current = self._copies.reconcile(name, stat, listing.object(name.name))
+        except RemoteUnavailableError:
+            self._events.emit("served-unchecked", path=os.fsdecode(name.path))
+            is_current = True
+        # Its time may have been set by now, and it may have been evicted while the store was asked.
+        return self._directories.stat(name.directory, name.name) if is_current else None
+
+    async def _learn_times(self, node: Node) -> bool:
+        """Ask the store for the times of a node if they are unknown, or old. Returns whether they may have changed."""
+        if node.is_directory:
+            place = self._directories.place(node)
+            if not self._revalidation.is_outdated(place):
+                return False
+            await self._revalidation.renew(place)
+        elif node.backing in self._times.awaited and self._times.is_unknown(node):
+            await self._times.learn(node)
+        else:
+            return False
+        return True
 
     def remote(self, name: Name, known: KnownObject | None) -> Found:
         """Return an entry that exists only in the store: an object, or a directory if ``known`` is None."""
@@ -153,50 +180,6 @@ class Lookup:
         if self.is_unknown(directory, name) and await self.find(directory, name, NOBODY) is None:
             self._nodes.drop_path(self._directories.path(directory, name))
 
-    def _find_cached(self, name: Name, caller: Caller) -> Found | None:
-        """Return an entry from the cached listing. Raises ``trio.WouldBlock`` if the store must be asked."""
-        place = name.place
-        try:
-            listing = self._view.listing(place)
-        except NameNotStorableError:
-            raise trio.WouldBlock from None
-        known = listing.object(name.name)
-        if known is None and not listing.has_directory(name.name):
-            age_seconds = trio.current_time() - listing.listed_at
-            if place.zone.is_store and self._hints.is_creating(place.path, name.name, name.kind, caller.pid, age_seconds):
-                return None
-            raise trio.WouldBlock
-        if known is None and self._visibility.may_hide_directory(name):
-            raise trio.WouldBlock
-        if known is not None and not known.modified_ns:
-            raise trio.WouldBlock
-        if not place.zone.is_store or (name.policy.revalidated and known is not None):
-            self._revalidation.fresh_listing(place)
-        return self.remote(name, known)
-
-    async def _find_in_zone(self, name: Name, caller: Caller) -> Found | None:
-        stat = self._directories.stat(name.directory, name.name)
-        if stat is not None and await self._is_current(name, stat):
-            stat = self._directories.stat(name.directory, name.name)  # it may have been evicted while the store was asked
-            if stat is not None:
-                return self._local(name, stat)
-        if name.policy.stays_here or self._visibility.hides_object(name):
-            return None
-        try:
-            await self._revalidation.learn(name)
-            is_removed = await self._revalidation.is_removed_directory(name)
-        except NameNotStorableError:
-            return None
-        stat = self._directories.stat(name.directory, name.name)  # may have been fetched while the store was asked
-        if stat is not None:
-            return self._local(name, stat)
-        listing = self._view.listing(name.place)
-        known = listing.object(name.name)
-        if known is None and (is_removed or not listing.has_directory(name.name)):
-            self._hints.answered_missing(name.place.path, name.name, caller.pid)
-            return None
-        return self.remote(name, known)
-
     def _local(self, name: Name, stat: os.stat_result) -> Found:
         kind = None if name.zone.remote is None else name.kind
         seconds = self._ttl.of_name_in_kernel(name.place, kind, stat.st_mode)
@@ -207,14 +190,3 @@ class Lookup:
         node = self._nodes.local(directory, name, stat.st_ino, stat.st_mode)
         shown = self._directories.shown(node, stat) if node.is_directory else attributes.of_file(node, stat)
         return Found(node, shown, seconds)
-
-    async def _is_current(self, name: Name, stat: os.stat_result) -> bool:
-        """Say whether the local file is the current version of its object. Drops a copy of an older version."""
-        if not self._copies.may_be_old(name, stat):
-            return True
-        try:
-            listing = await self._revalidation.refreshed(name)
-        except RemoteUnavailableError:
-            self._events.emit("served-unchecked", path=os.fsdecode(name.path))
-            return True
-        return self._copies.reconcile(name, stat, listing.object(name.name))

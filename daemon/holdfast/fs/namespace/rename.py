@@ -14,8 +14,6 @@ import stat as stat_module
 from dataclasses import dataclass
 from functools import partial
 
-import trio
-
 from holdfast.errors import NoSuchEntryError
 from holdfast.fs.file_io.local_files import LocalFiles
 from holdfast.fs.inodes.caller import Caller
@@ -35,6 +33,7 @@ from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.writeback.object_versions import ObjectVersions
 from holdfast.fs.writeback.publisher import Sent
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE
+from holdfast.system.waits import before_waiting
 
 
 @dataclass(eq=False)
@@ -54,46 +53,33 @@ class Renaming:
     _replay: RenameReplay
     _guard: FallbackGuard
 
-    def rename_nowait(self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller) -> None:
-        """Rename a file between names that are not sent. Raises ``trio.WouldBlock`` for all others."""
-        here, there = self._resolved(source, old, target, new, flags)
-        if flags & RENAME_EXCHANGE or here.sends or there.sends:
-            raise trio.WouldBlock
-        stat = self._directories.stat(source, old)
-        if stat is None or stat_module.S_ISDIR(stat.st_mode):
-            raise trio.WouldBlock
-        check_storable(there.zone, stat.st_mode)
-        if caller.uid and here.zone.remote is not None:
-            self._guard.check_take(here, stat, caller)
-        self._directories.check_takes_new(target, source)
-        self._moves.carry_out(FileMove(here, there, flags, stat), None, has_settled=False)
-
     async def rename(
         self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller, attempt: Attempt = FIRST
     ) -> None:
         """Rename the entry ``old`` in ``source``."""
         here, there = self._resolved(source, old, target, new, flags)
         stat = self._directories.stat(source, old)
-        self._guard.check_take(here, stat, caller)
-        self._guard.check_put(there, caller)
+        if caller.uid:
+            self._guard.check_take(here, stat, caller)
+            self._guard.check_put(there, caller)
         self._directories.check_takes_new(target, source)  # before anything is sent
         if flags & RENAME_EXCHANGE:
-            self._guard.check_take(there, self._directories.stat(target, new), caller)
-            await self._guard.check_take_below([here, there], caller)
-            await self._exchange.settle(here, there)
-            self._exchange.exchange(here, there, attempt)
+            await self._exchange_names(here, there, caller, attempt)
             return
-        node = self._nodes.of_path(here.path) if stat is None else self._nodes.local(source, old, stat.st_ino, stat.st_mode)
-        if node is None and attempt.resent and self._directories.stat(target, new) is not None:
-            await self._replay.finish(source, old, target, new)
-            return
-        if node is None:
-            raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
-        if node.is_directory:
-            await self._guard.check_take_below([here], caller)
-            await self._directory_renames.rename(here, there, flags)
-            return
-        if node.backing == 0 or here.sends:
+        if stat is None or here.sends or stat_module.S_ISDIR(stat.st_mode):
+            node = (
+                self._nodes.of_path(here.path) if stat is None else self._nodes.local(source, old, stat.st_ino, stat.st_mode)
+            )
+            if node is None and attempt.resent and self._directories.stat(target, new) is not None:
+                await self._replay.finish(source, old, target, new)
+                return
+            if node is None:
+                raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
+            if node.is_directory:
+                await before_waiting()
+                await self._guard.check_take_below([here], caller)
+                await self._directory_renames.rename(here, there, flags)
+                return
             await self._local_files.make_local(node)
             here, there = self._policy.name(source, old), self._policy.name(target, new)
             stat = self._directories.stat(source, old)
@@ -101,19 +87,30 @@ class Renaming:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
         await self._rename_file(FileMove(here, there, flags, stat), caller)
 
+    async def _exchange_names(self, here: Name, there: Name, caller: Caller, attempt: Attempt) -> None:
+        await before_waiting()
+        self._guard.check_take(there, self._directories.stat(there.directory, there.name), caller)
+        await self._guard.check_take_below([here, there], caller)
+        await self._exchange.settle(here, there)
+        self._exchange.exchange(here, there, attempt)
+
     async def _rename_file(self, move: FileMove, caller: Caller) -> None:
         """Rename a file that is complete and local."""
         old, new, stat = move.old, move.new, move.stat
         check_storable(new.zone, stat.st_mode)
-        if not await self._moves.settle(move):  # before anything is sent
+        victim = await self._moves.settle(move)  # before anything is sent
+        if victim is not None and victim.st_ino == stat.st_ino:
             return
         sent = await self._send(move, caller)
         leaves = self._versions.to_delete(old, stat) if sent is None and old.zone.is_store else None
         if leaves is not None:
+            await before_waiting()
             await self._completion.sync_file(move)
+        if new.sends or leaves is not None:
+            victim = self._moves.victim(move)
         is_unsent = sent is None and new.sends
         late = partial(self._completion.complete_later, move, leaves, is_unsent=is_unsent)
-        self._moves.carry_out(move, sent, keeps_object=leaves is not None, late=late)
+        self._moves.carry_out(move, victim, sent, keeps_object=leaves is not None, late=late)
         await self._completion.complete(move, leaves, is_unsent=is_unsent)
 
     async def _send(self, move: FileMove, caller: Caller) -> Sent | None:

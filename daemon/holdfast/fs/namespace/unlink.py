@@ -8,8 +8,6 @@ import stat as stat_module
 from dataclasses import dataclass
 from functools import partial
 
-import trio
-
 from holdfast.errors import HoldfastError, NoSuchEntryError
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.hot_files import HotFiles
@@ -34,39 +32,37 @@ class Unlinking:
     _lost_names: LostNames
     _hot: HotFiles
 
-    def unlink_nowait(self, directory: Node, name: bytes) -> None:
-        """Unlink a file whose inode's lock nobody can hold. Raises ``trio.WouldBlock`` for all others."""
-        self._unlink(self._policy.name(directory, name), FIRST, has_settled=False)
-
     async def unlink(self, directory: Node, name: bytes, attempt: Attempt = FIRST) -> None:
         """unlink(2). In a store's zone the object is deleted soon after (``transfer.deletions``)."""
         stat = self._directories.stat(directory, name)
-        if stat is not None:
+        node = None if stat is None else self._nodes.of_backing(stat.st_ino)
+        if stat is not None and self._hot.of_node(node, stat.st_ino) is not None:
             await self._hot.settle(stat.st_ino)
-        self._unlink(self._policy.name(directory, name), attempt, has_settled=True)
+            stat = self._directories.stat(directory, name)
+            node = None if stat is None else self._nodes.of_backing(stat.st_ino)
+        self._unlink(self._policy.name(directory, name), stat, node, attempt)
 
-    def _unlink(self, name: Name, attempt: Attempt, *, has_settled: bool) -> None:
-        stat = self._directories.stat(name.directory, name.name)
-        if stat is None and (name.zone.remote is None or self._nodes.of_path(name.path) is None):
-            if attempt.resent:
-                return
-            raise NoSuchEntryError(f"there is no {os.fsdecode(name.name)}")
-        if stat is not None and stat_module.S_ISDIR(stat.st_mode):
+    def _unlink(self, name: Name, stat: os.stat_result | None, node: Node | None, attempt: Attempt) -> None:
+        if stat is None:
+            self._unlink_remote(name, attempt)
+        elif stat_module.S_ISDIR(stat.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        node = self._nodes.of_backing(stat.st_ino) if stat is not None else None
-        hot = self._hot.of_node(node, stat.st_ino) if stat is not None else None
-        if hot is not None and not has_settled:
-            raise trio.WouldBlock
-        undo = self._remote_deletes.delete(name, stat)
-        if stat is not None:
-            delete_again = partial(self._remote_deletes.delete, name, stat)
+        else:
+            delete = partial(self._remote_deletes.delete, name, stat)
+            undo = delete()
             try:
-                self._lost_names.remove_name(name, stat, node, hot, delete_again)
+                self._lost_names.remove_name(name, stat, node, self._hot.of_node(node, stat.st_ino), delete)
             except (OSError, HoldfastError):
                 undo()
                 raise
-        else:
-            self._nodes.drop_path(name.path)
-            self._directories.touch(name.directory)
         if name.zone.remote is not None and name.policy.awaits_rename:
             self._hints.temporary_gone(name.place.path, name.name)
+
+    def _unlink_remote(self, name: Name, attempt: Attempt) -> None:
+        """Unlink a name that exists only in the store."""
+        if name.zone.remote is not None and self._nodes.of_path(name.path) is not None:
+            self._remote_deletes.delete(name, None)
+            self._nodes.drop_path(name.path)
+            self._directories.touch(name.directory)
+        elif not attempt.resent:
+            raise NoSuchEntryError(f"there is no {os.fsdecode(name.name)}")

@@ -90,7 +90,7 @@ class ObjectTimes:
     async def learn(self, node: Node) -> None:
         """Ask for the time of a file, if it is unknown. If the store does not answer, a later LIST has it."""
         awaited = self._awaited.get(node.backing)
-        if awaited is None:
+        if awaited is None or self._learn_from_listing(node.backing, awaited):
             return
         listing = self._view.listing(awaited.name.place)
         try:

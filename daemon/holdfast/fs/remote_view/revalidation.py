@@ -75,13 +75,6 @@ class Revalidation:
             except RemoteError:
                 self._spared_until[place.zone.remote] = trio.current_time() + _SPARED_SECONDS
 
-    def fresh_listing(self, place: ZonePath) -> CachedListing:
-        """Return the cached listing of a directory. Raises ``trio.WouldBlock`` if it is too old."""
-        listing = self._view.listing(place)
-        if listing.listed_at < self._ttl.oldest_listing(place):
-            raise trio.WouldBlock
-        return listing
-
     async def refreshed(self, name: ZoneName) -> CachedListing:
         """Return a listing that is fresh enough for ``name``. Asks the store at most once."""
         listing = self._view.listing(name.place)
@@ -103,31 +96,34 @@ class Revalidation:
 
     async def ask(
         self, name: ZoneName, listing: CachedListing, not_before: float, *, for_others: bool, retry: bool = True
-    ) -> None:
-        """Make what is cached about ``name`` at least as new as ``not_before``.
+    ) -> bool:
+        """Make what is cached about ``name`` at least as new as ``not_before``. Returns whether the store was asked for it.
 
         With ``for_others``, further names of the directory will be asked for: a LIST may be cheaper than a HEAD.
         """
         if listing.listed_at >= not_before:
-            return
+            return False
         if listing.is_worth_listing(for_others=for_others):
             await listing.ask(not_before, retry=retry)
         else:
             await listing.ask_about(name.name, self._view.object_of(name).key, retry=retry)
+        return True
 
-    async def learn(self, name: ZoneName) -> None:
-        """Make what is cached about a name that is not local as fresh as its kind requires."""
+    async def learn(self, name: ZoneName) -> bool:
+        """Make what is cached about a name that is not local as fresh as its kind requires. Returns as ``ask`` does."""
         listing = self._view.listing(name.place)
         known, is_directory = listing.object(name.name), listing.has_directory(name.name)
         if not name.zone.is_store:
-            await self.ask(name, listing, self._ttl.oldest_listing(name.place), for_others=True)
-        elif known is None and not is_directory:
+            return await self.ask(name, listing, self._ttl.oldest_listing(name.place), for_others=True)
+        if known is None and not is_directory:
             with self._asking(name, listing) as retry:
                 await self.ask(name, listing, trio.current_time(), for_others=False, retry=retry)
-        elif known is not None and not known.modified_ns:
-            await self.ask(name, listing, trio.current_time(), for_others=False, retry=False)
-        elif name.policy.revalidated and not is_directory:
-            await self.ask(name, listing, self._ttl.oldest_listing(name.place), for_others=True)
+            return True
+        if known is not None and not known.modified_ns:
+            return await self.ask(name, listing, trio.current_time(), for_others=False, retry=False)
+        if name.policy.revalidated and not is_directory:
+            return await self.ask(name, listing, self._ttl.oldest_listing(name.place), for_others=True)
+        return False
 
     async def is_removed_directory(self, name: ZoneName) -> bool:
         """Say whether the store has nothing of the name but an empty directory that was removed here."""

@@ -84,7 +84,7 @@ class FileParts:
             int(remote.read_while_arriving_bytes),
         )
         arriving = ArrivingFiles(misses, base.locks, base.invalidation, parts.events)
-        self.local_files = LocalFiles(misses, arriving, self.check, base.policy, base.locks)
+        self.local_files = LocalFiles(misses, arriving, self.check, base.locks)
         self.prefetcher = Prefetcher(
             base.view,
             base.policy,

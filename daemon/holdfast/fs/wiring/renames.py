@@ -37,7 +37,6 @@ class RenameParts:
             base.directories,
             base.nodes,
             base.policy,
-            base.locks,
             files.local_files,
             link_upload,
             base.updates,

@@ -22,6 +22,7 @@ from holdfast.fs.namespace.create import Creation
 from holdfast.fs.namespace.lookup import Lookup
 from holdfast.fs.namespace.rename_directory import DirectoryRenames
 from holdfast.fs.remote_view.fallback_guard import FallbackGuard
+from holdfast.system.waits import before_waiting
 from tests.support.daemons.faults.switches import HELD, SWITCHES, replace, wait_in_thread_until_gone, wait_until_gone
 
 BLOCKED = "the event loop is blocked"
@@ -47,18 +48,13 @@ def poisonous_names() -> None:
     it does so in the second step of the request's task. One with ``waits`` waits while the file ``HELD`` exists, without
     harm, and tells so by a file with the extension ``.waits`` beside it.
     """
-    find, find_nowait, held = Lookup.find, Lookup.find_nowait, Path(os.environ[HELD])
-
-    @wraps(find_nowait)
-    def finding_at_once(self: Lookup, directory: Any, name: bytes, *arguments: Any) -> Any:
-        if b"-late" in name or name.startswith(b"waits"):
-            raise trio.WouldBlock
-        _harm(name)
-        return find_nowait(self, directory, name, *arguments)
+    find, held = Lookup.find, Path(os.environ[HELD])
 
     @wraps(find)
     async def finding(self: Lookup, directory: Any, name: bytes, *arguments: Any) -> Any:
-        await trio.lowlevel.checkpoint()
+        if b"-late" in name or name.startswith(b"waits"):
+            await before_waiting()
+            await trio.lowlevel.checkpoint()
         _harm(name)
         if not name.startswith(b"waits"):
             return await find(self, directory, name, *arguments)
@@ -67,7 +63,6 @@ def poisonous_names() -> None:
         return None
 
     replace(Lookup, "find", finding)
-    replace(Lookup, "find_nowait", finding_at_once)
 
 
 def _harm(name: bytes) -> None:
@@ -100,7 +95,7 @@ def _late(original: Callable[..., Any], held: Path) -> Callable[..., Any]:
 
 
 def _leave_it(*_: object) -> None:
-    raise trio.WouldBlock
+    """Leave a request to pyfuse3's handler."""
 
 
 def short_patience() -> None:

@@ -1,0 +1,57 @@
+"""Operations that run without a task until they have to wait.
+
+Most requests wait for nothing. Their operations are stepped where the request was read, outside of any task, because a task
+costs ten times as much as they do. An operation that comes to a wait announces it (``before_waiting``): it is suspended
+there, and goes on in a task. So each operation is written once, and runs from top to bottom once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator
+from types import coroutine
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+_SUSPENDED = object()
+
+
+class Suspended(Exception):  # noqa: N818 it is no error
+    """The operation has come to a wait. It goes on in a task (``resumed``)."""
+
+    def __init__(self, operation: Coroutine[Any, Any, Any]) -> None:
+        super().__init__()
+        self.operation = operation
+
+
+class _Step:
+    is_outside_tasks = False
+
+
+@coroutine
+def before_waiting() -> Generator[object, None, None]:
+    """Await this before anything that waits, in an operation that may run outside of a task. Other requests may run then."""
+    if _Step.is_outside_tasks:
+        yield _SUSPENDED
+
+
+def step(operation: Coroutine[Any, Any, _T]) -> _T:
+    """Run an operation and return its result. Raises ``Suspended`` if it comes to a wait, and what the operation raises."""
+    _Step.is_outside_tasks = True
+    try:
+        trap = operation.send(None)
+    except StopIteration as end:
+        result: _T = end.value
+        return result
+    finally:
+        _Step.is_outside_tasks = False
+    if trap is not _SUSPENDED:
+        operation.close()
+        raise RuntimeError("an operation waits without having said so")
+    raise Suspended(operation)
+
+
+@coroutine
+def resumed(operation: Coroutine[Any, Any, _T]) -> Generator[Any, Any, _T]:
+    """Continue a suspended operation in the running task."""
+    result: _T = yield from operation
+    return result
