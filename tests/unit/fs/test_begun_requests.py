@@ -1,0 +1,113 @@
+"""Operations that begin without a task and go on in one."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import trio
+
+from holdfast.fs.fuse.begun_requests import BegunRequests
+from holdfast.system.waits import Suspended, before_waiting, step
+
+_REQUEST = 7
+
+
+async def _operation(steps: list[str], *, waits: bool) -> int:
+    steps.append("begun")
+    try:
+        if waits:
+            await before_waiting()
+            await trio.lowlevel.checkpoint()
+        steps.append("done")
+        return len(steps)
+    finally:
+        steps.append("left")
+
+
+def _begun(begun: BegunRequests, steps: list[str]) -> None:
+    with pytest.raises(Suspended) as suspended:
+        step(_operation(steps, waits=True))
+    begun.keep(_REQUEST, suspended.value.operation)
+
+
+def test_an_operation_that_waits_for_nothing_ends_without_a_task() -> None:
+    steps: list[str] = []
+    assert step(_operation(steps, waits=False)) == 2
+    assert steps == ["begun", "done", "left"]
+
+
+def test_the_error_of_an_operation_is_raised_where_it_was_begun() -> None:
+    async def refused() -> None:
+        raise FileNotFoundError
+
+    with pytest.raises(FileNotFoundError):
+        step(refused())
+
+
+async def test_an_operation_goes_on_where_it_was_suspended() -> None:
+    steps: list[str] = []
+    begun = BegunRequests()
+    _begun(begun, steps)
+    assert steps == ["begun"]
+    resume = begun.resume(_REQUEST, lambda: _operation(steps, waits=True))
+    assert await resume() == 2
+    assert steps == ["begun", "done", "left"]
+
+
+async def test_a_second_try_begins_anew() -> None:
+    steps: list[str] = []
+    begun = BegunRequests()
+    _begun(begun, steps)
+    resume = begun.resume(_REQUEST, lambda: _operation(steps, waits=True))
+    await resume()
+    assert await resume() == 5
+    assert steps == ["begun", "done", "left"] * 2
+
+
+async def test_a_request_that_was_not_begun_begins_in_its_task() -> None:
+    steps: list[str] = []
+    resume = BegunRequests().resume(_REQUEST, lambda: _operation(steps, waits=True))
+    assert steps == []
+    assert await resume() == 2
+
+
+async def test_an_error_in_the_task_passes_through_the_operation() -> None:
+    steps: list[str] = []
+    begun = BegunRequests()
+    _begun(begun, steps)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await begun.resume(_REQUEST, lambda: _operation(steps, waits=True))()
+    assert scope.cancelled_caught
+    assert steps == ["begun", "left"]
+
+
+def test_a_request_that_gets_no_turn_leaves_its_operation() -> None:
+    steps: list[str] = []
+    begun = BegunRequests()
+    _begun(begun, steps)
+    resume = begun.resume(_REQUEST, lambda: _operation(steps, waits=True))
+    del resume
+    gc.collect()  # pytest keeps the exception in a cycle
+    assert steps == ["begun", "left"]
+
+
+async def test_in_a_task_nothing_is_suspended() -> None:
+    before = trio.lowlevel.current_statistics().tasks_runnable
+    await before_waiting()
+    assert trio.lowlevel.current_statistics().tasks_runnable == before
+
+
+def test_an_operation_that_waits_without_a_word_is_ended() -> None:
+    left: list[str] = []
+
+    async def silent() -> None:
+        try:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        finally:
+            left.append("left")
+
+    with pytest.raises(RuntimeError):
+        step(silent())
+    assert left == ["left"]
