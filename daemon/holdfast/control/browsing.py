@@ -32,6 +32,7 @@ _STATES = {
     EntryState.DIRTY: "unsent",
     EntryState.UPLOADING: "uploading",
     EntryState.LOCAL: "local",
+    EntryState.OPEN: "open",
 }
 _TYPES = {
     stat_module.S_IFREG: "file",

@@ -16,7 +16,7 @@ from holdfast.control.paths import Paths
 from holdfast.index import Entries, EntryState
 from holdfast.system.text import shown
 
-_STATES = (EntryState.CLEAN, EntryState.DIRTY, EntryState.UPLOADING)
+_STATES = frozenset(EntryState) - {EntryState.LOCAL}
 _MOST_COUNTED = 100_000  # directories and files by name; what comes after these is only added up
 _MOST_SHOWN = (120, 60, 40, 40)  # of each directory, by level
 _LEAST_SHARE = 1 / 2000  # of the whole, below the first level: what is smaller can't be seen in a picture

@@ -18,6 +18,8 @@ from holdfast.index.transactions import writing
 _key = Struct(">Q").pack
 _KEY_BYTES = 8
 _PAGE = 10_000
+_UNSETTLED = UNSENT | {EntryState.OPEN}
+"""The states of files that somebody was working on when the last run ended."""
 
 
 class Changes:
@@ -165,21 +167,28 @@ class Entries:
             return list(islice(cursor, _PAGE)) if cursor.set_range(first) else []
 
     def _take_stock(self) -> None:
-        """Count the bytes, and make uploads that an earlier run did not finish dirty again."""
-        total, unsent, local = 0, [], int(EntryState.LOCAL)
+        """Count the bytes, and make uploads that an earlier run did not finish dirty again.
+
+        Versions before 0.2 wrote OPEN as DIRTY with a digest.
+        """
+        total, unsettled, local = 0, [], int(EntryState.LOCAL)
         for key, data in self._records():
             found = decoded_size(data)
             if found is not None:
                 total += found.size_bytes if found.state != local else 0
-                if found.state in UNSENT:
-                    unsent.append(int.from_bytes(key, "big"))
+                if found.state in _UNSETTLED:
+                    unsettled.append(int.from_bytes(key, "big"))
         self.cached_bytes = total
-        for inode in unsent:
+        for inode in unsettled:
             entry = self.get(inode)
-            if entry is not None and entry.state is EntryState.UPLOADING:
+            if entry is None:
+                continue
+            if entry.state is EntryState.UPLOADING:
                 entry.become(EntryState.DIRTY)
                 self.put(inode, entry)
-            elif entry is not None and entry.is_open_copy:
+            elif entry.state is EntryState.OPEN or entry.digest:
+                entry.state = EntryState.OPEN
+                self.put(inode, entry)
                 self.were_open.append(inode)
 
     def count(self) -> int:

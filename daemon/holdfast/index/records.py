@@ -21,17 +21,25 @@ class EntryState(enum.IntEnum):
     """The file is being sent to the store; after a crash it counts as dirty."""
     LOCAL = 4
     """The file is never sent, and its digest is known."""
+    OPEN = 5
+    """The file was CLEAN or LOCAL, or was just sent, and may change unseen as long as it is open for writing.
+
+    The next look at it, at the latest by the next daemon, tells whether it has changed. If not, its digest holds.
+    """
 
 
+INTACT = frozenset({EntryState.CLEAN, EntryState.LOCAL})
+"""The states of files whose bytes are those of the digest."""
 UNSENT = frozenset({EntryState.DIRTY, EntryState.UPLOADING})
-"""The states of files whose bytes no store may have (``Entry.is_unsent``)."""
+"""The states of files whose bytes no store has, as far as is known. Their entries have no digest."""
 
 TRANSITIONS: dict[EntryState | None, frozenset[EntryState]] = {
     None: frozenset(EntryState) - {EntryState.UPLOADING},
-    EntryState.CLEAN: frozenset({EntryState.CLEAN, EntryState.DIRTY}),
+    EntryState.CLEAN: frozenset({EntryState.CLEAN, EntryState.DIRTY, EntryState.OPEN}),
     EntryState.DIRTY: frozenset({EntryState.DIRTY, EntryState.UPLOADING, EntryState.LOCAL, EntryState.CLEAN}),
-    EntryState.UPLOADING: frozenset({EntryState.CLEAN, EntryState.DIRTY}),
-    EntryState.LOCAL: frozenset({EntryState.LOCAL, EntryState.DIRTY}),
+    EntryState.UPLOADING: frozenset({EntryState.CLEAN, EntryState.DIRTY, EntryState.OPEN}),
+    EntryState.LOCAL: frozenset({EntryState.LOCAL, EntryState.DIRTY, EntryState.OPEN}),
+    EntryState.OPEN: frozenset({EntryState.OPEN, EntryState.DIRTY, EntryState.CLEAN, EntryState.LOCAL}),
 }
 """The allowed transitions. DIRTY to CLEAN happens only if a rebuild finds the same bytes in the store."""
 
@@ -76,22 +84,15 @@ class Entry(msgspec.Struct, array_like=True):
     @property
     def is_unsent(self) -> bool:
         """True if no store has the bytes, as far as is known."""
-        return not self.digest and self.state in UNSENT
-
-    @property
-    def is_open_copy(self) -> bool:
-        """True if the bytes were known when the file was opened, by their digest, and may change as long as it is open.
-
-        They were sent, or are never sent. The next look at the file, at the latest by the next daemon, tells whether they
-        have changed.
-        """
-        return bool(self.digest) and self.state is EntryState.DIRTY
+        return self.state in UNSENT
 
     def become(self, state: EntryState) -> None:
-        """Change the state. Raises ``ValueError`` if the table does not allow it."""
+        """Change the state; an unsent file has no digest. Raises ``ValueError`` if the table does not allow it."""
         if state not in TRANSITIONS[self.state]:
             raise ValueError(f"an entry can't go from {self.state.name} to {state.name}")
         self.state = state
+        if state in UNSENT:
+            self.digest = b""
 
     def name_at(self, path: bytes) -> CachedName | None:
         """Return the object name that the file has at ``path``."""

@@ -49,7 +49,7 @@ def remains(tree: Tree, index: Index, zones: ZoneMap) -> dict[str, Remains]:
     found |= deletions.keys() - known
     if not found:
         return {}
-    dirty = {entry.path for _, entry in index.entries.scan({EntryState.DIRTY})}
+    dirty = {entry.path for _, entry in index.entries.scan({EntryState.DIRTY, EntryState.OPEN})}
     files = {name: [path for path, _ in tree.walk(name)] for name in sorted(found)}
     unsent = {name: sum(path in dirty or _is_marked(tree, path) for path in paths) for name, paths in files.items()}
     return {

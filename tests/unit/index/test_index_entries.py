@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -190,7 +191,7 @@ def test_cached_bytes_are_counted_anew_at_each_start(path: Path) -> None:
     for inode, state in enumerate(EntryState, 1):
         index.entries.put(inode, entry(10**inode, state))
     expected = index.entries.cached_bytes
-    assert expected == 10 + 100 + 1000
+    assert expected == 10 + 100 + 1000 + 100_000
     index.close()
     index = Index.open(path, "store")
     assert index.entries.cached_bytes == expected
@@ -198,6 +199,30 @@ def test_cached_bytes_are_counted_anew_at_each_start(path: Path) -> None:
 
 
 # --- marks ------------------------------------------------------------------------------------------------------------
+
+
+DIGEST = b"0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("left", "found", "was_open"),
+    [
+        (Entry(EntryState.OPEN, 1, 2, 3, DIGEST), Entry(EntryState.OPEN, 1, 2, 3, DIGEST), True),
+        (Entry(EntryState.DIRTY, 1, 2, 3, DIGEST), Entry(EntryState.OPEN, 1, 2, 3, DIGEST), True),  # of version 0.1.0
+        (Entry(EntryState.DIRTY, 1, 2, 3), Entry(EntryState.DIRTY, 1, 2, 3), False),
+        (Entry(EntryState.UPLOADING, 1, 2, 3), Entry(EntryState.DIRTY, 1, 2, 3), False),
+        (Entry(EntryState.UPLOADING, 1, 2, 3, DIGEST), Entry(EntryState.DIRTY, 1, 2, 3), False),  # of version 0.1.0
+        (Entry(EntryState.CLEAN, 1, 2, 3, DIGEST), Entry(EntryState.CLEAN, 1, 2, 3, DIGEST), False),
+    ],
+)
+def test_what_was_open_or_under_way_at_the_end_of_a_run_is_known_in_the_next(
+    path: Path, left: Entry, found: Entry, was_open: bool
+) -> None:
+    with closing(Index.open(path, "store", b"boot")) as index:
+        index.entries.put(7, left)
+    with closing(Index.open(path, "store", b"boot")) as index:
+        assert index.entries.get(7) == found
+        assert index.entries.were_open == ([7] if was_open else [])
 
 
 def test_directories_are_held_by_inode_number(marks: NameMarks) -> None:

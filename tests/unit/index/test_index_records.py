@@ -76,7 +76,13 @@ def test_the_bytes_of_a_working_directory_never_change() -> None:
 
 
 def test_the_numbers_of_the_states_never_change() -> None:
-    assert {state.name: state.value for state in EntryState} == {"CLEAN": 1, "DIRTY": 2, "UPLOADING": 3, "LOCAL": 4}
+    assert {state.name: state.value for state in EntryState} == {
+        "CLEAN": 1,
+        "DIRTY": 2,
+        "UPLOADING": 3,
+        "LOCAL": 4,
+        "OPEN": 5,
+    }
 
 
 @given(entries)
@@ -134,14 +140,21 @@ def test_a_negative_size_makes_a_record_unreadable() -> None:
 ALLOWED = {
     ("CLEAN", "CLEAN"),
     ("CLEAN", "DIRTY"),
+    ("CLEAN", "OPEN"),
     ("DIRTY", "DIRTY"),
     ("DIRTY", "UPLOADING"),
     ("DIRTY", "LOCAL"),
     ("DIRTY", "CLEAN"),
     ("UPLOADING", "CLEAN"),
     ("UPLOADING", "DIRTY"),
+    ("UPLOADING", "OPEN"),
     ("LOCAL", "LOCAL"),
     ("LOCAL", "DIRTY"),
+    ("LOCAL", "OPEN"),
+    ("OPEN", "OPEN"),
+    ("OPEN", "DIRTY"),
+    ("OPEN", "CLEAN"),
+    ("OPEN", "LOCAL"),
 }
 
 
@@ -155,6 +168,15 @@ def test_an_entry_passes_through_the_states_of_the_table_only(old: EntryState, n
         with pytest.raises(ValueError, match=f"an entry can't go from {old.name} to {new.name}"):
             entry.become(new)
         assert entry.state is old
+
+
+@pytest.mark.parametrize(
+    ("new", "digest"), [(EntryState.DIRTY, b""), (EntryState.OPEN, b"digest"), (EntryState.CLEAN, b"digest")]
+)
+def test_an_unsent_file_has_no_digest(new: EntryState, digest: bytes) -> None:
+    entry = Entry(EntryState.CLEAN, 0, 0, 0, b"digest")
+    entry.become(new)
+    assert entry.digest == digest
 
 
 def test_every_state_can_be_left_towards_the_disk_or_the_store() -> None:

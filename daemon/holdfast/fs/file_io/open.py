@@ -184,7 +184,7 @@ class Opening:
     def _is_dirty(self, node: Node) -> bool:
         """Say whether the node's bytes are unsent, because sending them failed or has not begun."""
         entry = self._entries.get(node.backing) if node.backing else None
-        return entry is not None and entry.state is EntryState.DIRTY and entry.is_unsent
+        return entry is not None and entry.state is EntryState.DIRTY
 
 
 def _changes(flags: int) -> bool:

@@ -1,7 +1,7 @@
 """Passthrough writes: the daemon sees only that a handle is writable, and later the changed file.
 
-From the first writable handle to the last handle, an entry is DIRTY but keeps its digest. After a crash, a file with the
-same size and mtime was not written, and is checked against that digest as before. Both reveal a write
+From the first writable handle to the last handle, the entry of an intact file is OPEN: it keeps its digest. After a crash, a
+file with the same size and mtime was not written, and is checked against that digest as before. Both reveal a write
 (``store.change_stamps``), with one exception: the kernel updates the time at the first write into a mapped page, and not
 again until the page is clean. So a file that was written through a mapping and sent is hashed again at its last handle.
 """
@@ -18,13 +18,12 @@ from holdfast.digest import fingerprint_of_file
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
-from holdfast.index import Entries, Entry, EntryState
+from holdfast.index import INTACT, Entries, Entry, EntryState
 from holdfast.store import Stamps, Tree, stamp_of
 from holdfast.transfer import HashingThreads
 
 _QUICK_BYTES = 64 * 1024
 """The size of a file that takes less time to hash than a hop to a thread."""
-_INTACT = (EntryState.CLEAN, EntryState.LOCAL)
 
 
 @dataclass(eq=False)
@@ -47,8 +46,8 @@ class PassthroughWrites:
             if opened.unsent:  # bytes without a digest
                 return
             entry = self._entries.get(opened.inode)
-            if entry is not None and entry.state in _INTACT and entry.digest:
-                entry.become(EntryState.DIRTY)
+            if entry is not None and entry.state in INTACT and entry.digest:
+                entry.become(EntryState.OPEN)
                 self._entries.put(opened.inode, entry)
 
     def resume(self, opened: OpenFile) -> None:
@@ -98,10 +97,7 @@ class PassthroughWrites:
         self.settle(opened)
 
     def settle(self, opened: OpenFile) -> None:
-        """Make the entry of an unwritten file no longer DIRTY, so that its digest counts again.
-
-        Unsent bytes have no digest.
-        """
+        """Make the entry of an unwritten file no longer OPEN, so that its digest counts again."""
         if opened.stamp is not None and not opened.unsent:
             self._settle(opened.inode, self._entries.get(opened.inode))
 
@@ -157,10 +153,10 @@ class PassthroughWrites:
     def _sent_digest(self, opened: OpenFile) -> bytes:
         """Return the digest of what was sent last; empty if the bytes are known to differ."""
         entry = self._entries.get(opened.inode)
-        return entry.digest if entry is not None and entry.is_open_copy else b""
+        return entry.digest if entry is not None and entry.state is EntryState.OPEN else b""
 
     def _settle(self, inode: int, entry: Entry | None) -> None:
-        if entry is not None and entry.is_open_copy:
+        if entry is not None and entry.state is EntryState.OPEN:
             entry.become(EntryState.CLEAN if entry.names else EntryState.LOCAL)
             self._entries.put_if_room(inode, entry)
 

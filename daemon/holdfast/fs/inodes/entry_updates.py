@@ -36,7 +36,6 @@ class EntryUpdates:
             entry = Entry(EntryState.DIRTY, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
         elif entry.state is not EntryState.UPLOADING:
             entry.become(EntryState.DIRTY)
-        entry.digest = b""
         entry.mtime_is_set = False
         entry.path = path or entry.path
         self._entries.put(stat.st_ino, entry)

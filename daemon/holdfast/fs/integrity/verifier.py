@@ -27,7 +27,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.integrity.digest_queue import DigestQueue
 from holdfast.fs.integrity.proof import Proof, proof
 from holdfast.fs.remote_view.store_view import StoreView
-from holdfast.index import UNSENT, CachedName, Entry, EntryState, Index
+from holdfast.index import INTACT, CachedName, Entry, EntryState, Index
 from holdfast.store import Tree, is_unsent, noted_digest, renew_noted_digest
 from holdfast.telemetry import EventLog
 from holdfast.transfer import CachedCopies, HashingThreads
@@ -90,7 +90,7 @@ class Verifier:
         entry = self._index.entries.get(stat.st_ino)
         if entry is None or self._may_be_another(entry, path):
             return False
-        if entry.state in UNSENT or not entry.digest:
+        if entry.state not in INTACT or not entry.digest:
             return True
         return entry.describes(stat) and entry.verified_run >= self._since_run
 
@@ -110,7 +110,7 @@ class Verifier:
             return True
         fingerprint, stat = hashed
         entry = self._index.entries.get(stat.st_ino)
-        if entry is None or not entry.digest or entry.state not in (EntryState.CLEAN, EntryState.LOCAL):
+        if entry is None or not entry.digest or entry.state not in INTACT:
             return True
         if fingerprint.digest != entry.digest:
             self._quarantine(path, stat.st_ino, entry.digest, fingerprint)
@@ -159,7 +159,7 @@ class Verifier:
         linked: set[int] = set()
         for path, stat in self._files_at(wanted):
             entry = self._index.entries.get(stat.st_ino)
-            if entry is not None and entry.digest and entry.state in (EntryState.CLEAN, EntryState.LOCAL):
+            if entry is not None and entry.digest and entry.state in INTACT:
                 if stat.st_nlink > 1:
                     if stat.st_ino in linked:
                         continue

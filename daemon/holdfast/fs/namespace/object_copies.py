@@ -7,7 +7,7 @@ import stat as stat_module
 from dataclasses import dataclass
 
 from holdfast.fs.remote_view.object_times import ObjectTimes
-from holdfast.index import Entries, Entry, EntryState
+from holdfast.index import INTACT, Entries, Entry, EntryState
 from holdfast.store import Tree, is_copy
 from holdfast.transfer import CachedCopies, KnownObject
 from holdfast.zones import ZoneName
@@ -52,7 +52,7 @@ class ObjectCopies:
         if not stat_module.S_ISREG(stat.st_mode):
             return False
         entry = self._entries.get(stat.st_ino)
-        if entry is None or entry.state not in (EntryState.CLEAN, EntryState.LOCAL):
+        if entry is None or entry.state not in INTACT:
             return False
         return self._is_spoilt(path, stat, entry)
 

@@ -131,8 +131,9 @@ class Publisher:
             if not whole:
                 opened.changed()
             whole = not opened.unsent
+        intact = EntryState.CLEAN if opened is None or opened.stamp is None else EntryState.OPEN
         entry = Entry(
-            EntryState.CLEAN if whole and (opened is None or opened.stamp is None) else EntryState.DIRTY,
+            intact if whole else EntryState.DIRTY,
             stat.st_size,
             stat.st_mtime_ns,
             stat.st_ctime_ns,

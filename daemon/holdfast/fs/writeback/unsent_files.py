@@ -49,7 +49,7 @@ class UnsentFiles:
 
         Reads the whole index, so call it in a thread.
         """
-        found = (entry.path for _, entry in self._entries.scan(UNSENT) if entry.is_unsent)
+        found = (entry.path for _, entry in self._entries.scan(UNSENT))
         return [path for path in found if is_at_or_below(path, wanted) and self._is_to_be_sent(path)]
 
     def totals(self) -> Unsent:
@@ -57,7 +57,7 @@ class UnsentFiles:
         files, size_bytes = 0, 0
         oldest_ns: int | None = None
         for _, entry in self._entries.scan(UNSENT):
-            if entry.is_unsent and self._is_to_be_sent(entry.path):
+            if self._is_to_be_sent(entry.path):
                 with suppress(OSError):  # it was sent or removed meanwhile
                     stat = self._tree.stat(entry.path)  # the entry is as old as the first change
                     files, size_bytes = files + 1, size_bytes + stat.st_size

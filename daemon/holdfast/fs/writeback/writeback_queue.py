@@ -285,5 +285,5 @@ class WritebackQueue:
         return name is None or name.sends
 
     def _left_over(self) -> list[bytes]:
-        dirty = [entry for _, entry in self._entries.scan({EntryState.DIRTY})]
+        dirty = [entry for _, entry in self._entries.scan({EntryState.DIRTY, EntryState.OPEN})]
         return [path for entry in dirty for path in (entry.path, *(name.path for name in entry.names)) if path]
