@@ -25,7 +25,7 @@ from holdfast.fs.inodes.node import path_of
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.writeback.publisher import Publisher, Sent
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
-from holdfast.index import Entry, EntryState, Index
+from holdfast.index import Entry, Index
 from holdfast.store import holds_for, is_unsent, unmark_unsent, unsent_mark, was_not_accepted
 from holdfast.transfer import CachedCopies
 
@@ -135,8 +135,8 @@ class Committer:
             self._queue.add(path)
 
     async def _send_all(self, opened: OpenFile, names: list[Name]) -> None:
-        inode = opened.inode
-        entry = self._begin(opened, inode)
+        self._writes.before_send(opened)
+        entry = self._updates.begin_upload(os.fstat(opened.fd), path_of(opened.node))
         mark = unsent_mark(opened.fd)
         sents = []
         lost: WriteOnceError | None = None
@@ -148,7 +148,7 @@ class Committer:
                 self._lose(opened, name)
             except BaseException as problem:
                 opened.changed()
-                self._put_state(inode, EntryState.DIRTY)
+                self._updates.upload_failed(opened.inode)
                 if isinstance(problem, RemoteError | NameNotStorableError):
                     await self._try_again_later(opened, names)
                 raise
@@ -156,7 +156,7 @@ class Committer:
                 sents += [sent] if sent is not None else []  # None if the name was removed meanwhile
         if sents:
             others_unsent = not self._unmark(opened, mark)
-            previous = self._index.entries.get(inode)
+            previous = self._index.entries.get(opened.inode)
             self._publisher.record(sents, os.fstat(opened.fd), previous, others_unsent=others_unsent)
         if lost is not None:
             raise lost
@@ -184,21 +184,6 @@ class Committer:
             create_only=once and not ours and not is_hidden,
             is_named=lambda: (name.directory, name.name) in opened.node.names(),
         )
-
-    def _begin(self, opened: OpenFile, inode: int) -> Entry:
-        self._writes.before_send(opened)
-        entry = self._index.entries.get(inode) or self._updates.mark_dirty(os.fstat(opened.fd), path_of(opened.node))
-        if entry.state is not EntryState.UPLOADING:
-            entry.become(EntryState.DIRTY)
-            entry.become(EntryState.UPLOADING)
-        self._index.entries.put(inode, entry)
-        return entry
-
-    def _put_state(self, inode: int, state: EntryState) -> None:
-        entry = self._index.entries.get(inode)
-        if entry is not None:
-            entry.become(state)
-            self._index.entries.put(inode, entry)
 
     def _lose(self, opened: OpenFile, name: Name) -> None:
         """Remove this file from a name for which another writer was first. It keeps its other names."""

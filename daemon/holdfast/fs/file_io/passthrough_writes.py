@@ -18,7 +18,7 @@ from holdfast.digest import fingerprint_of_file
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
-from holdfast.index import INTACT, Entries, Entry, EntryState
+from holdfast.index import Entries, EntryState
 from holdfast.store import Stamps, Tree, stamp_of
 from holdfast.transfer import HashingThreads
 
@@ -43,12 +43,8 @@ class PassthroughWrites:
         if opened.stamp is None:
             opened.expect_writes(self._stamps.take(opened.fd))
             self._disk.writer_begins()
-            if opened.unsent:  # bytes without a digest
-                return
-            entry = self._entries.get(opened.inode)
-            if entry is not None and entry.state in INTACT and entry.digest:
-                entry.become(EntryState.OPEN)
-                self._entries.put(opened.inode, entry)
+            if not opened.unsent:  # or there is no digest that could hold
+                self._updates.open_for_writing(opened.inode)
 
     def resume(self, opened: OpenFile) -> None:
         """Restore an open file of an earlier daemon with writable handles. Its entry tells which bytes were known."""
@@ -99,7 +95,7 @@ class PassthroughWrites:
     def settle(self, opened: OpenFile) -> None:
         """Make the entry of an unwritten file no longer OPEN, so that its digest counts again."""
         if opened.stamp is not None and not opened.unsent:
-            self._settle(opened.inode, self._entries.get(opened.inode))
+            self._updates.close_unchanged(opened.inode)
 
     def settle_all(self) -> None:
         """Settle the files whose handles the kernel did not release before the mount ended."""
@@ -130,7 +126,7 @@ class PassthroughWrites:
                 continue
             is_same = entry is not None and (entry.size_bytes, entry.mtime_ns) == (stat.st_size, stat.st_mtime_ns)
             if is_same and opened is None:
-                self._settle(inode, entry)
+                self._updates.close_unchanged(inode)
             else:
                 self._updates.mark_dirty(stat, path)
             await trio.lowlevel.checkpoint()
@@ -154,11 +150,6 @@ class PassthroughWrites:
         """Return the digest of what was sent last; empty if the bytes are known to differ."""
         entry = self._entries.get(opened.inode)
         return entry.digest if entry is not None and entry.state is EntryState.OPEN else b""
-
-    def _settle(self, inode: int, entry: Entry | None) -> None:
-        if entry is not None and entry.state is EntryState.OPEN:
-            entry.become(EntryState.CLEAN if entry.names else EntryState.LOCAL)
-            self._entries.put_if_room(inode, entry)
 
 
 def _digest_of(fd: int) -> bytes:

@@ -1,4 +1,8 @@
-"""Keeping index entries in step with their files, when attributes or bytes change."""
+"""Keeping index entries in step with their files, when attributes or bytes change: all changes of state but the first.
+
+An entry is first written by whoever has hashed the bytes: by an upload (``writeback.publisher``), a fetch
+(``transfer.cached_copies``), or a check (``integrity.verifier``).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from dataclasses import dataclass
 
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node, path_of
-from holdfast.index import Entries, Entry, EntryState
+from holdfast.index import INTACT, Entries, Entry, EntryState
 
 
 @dataclass(eq=False)
@@ -40,6 +44,36 @@ class EntryUpdates:
         entry.path = path or entry.path
         self._entries.put(stat.st_ino, entry)
         return entry
+
+    def open_for_writing(self, inode: int) -> None:
+        """Note that a file may change unseen from now on."""
+        entry = self._entries.get(inode)
+        if entry is not None and entry.state in INTACT and entry.digest:
+            entry.become(EntryState.OPEN)
+            self._entries.put(inode, entry)
+
+    def close_unchanged(self, inode: int) -> None:
+        """Note that a file has not changed since ``open_for_writing``, and can't from now on: its digest counts again."""
+        entry = self._entries.get(inode)
+        if entry is not None and entry.state is EntryState.OPEN:
+            entry.become(EntryState.CLEAN if entry.names else EntryState.LOCAL)
+            self._entries.put_if_room(inode, entry)
+
+    def begin_upload(self, stat: os.stat_result, path: bytes | None) -> Entry:
+        """Note that the unsent file at ``path`` is being sent; return its entry."""
+        entry = self._entries.get(stat.st_ino) or self.mark_dirty(stat, path)
+        if entry.state is not EntryState.UPLOADING:
+            entry.become(EntryState.DIRTY)
+            entry.become(EntryState.UPLOADING)
+        self._entries.put(stat.st_ino, entry)
+        return entry
+
+    def upload_failed(self, inode: int) -> None:
+        """Note that a file could not be sent."""
+        entry = self._entries.get(inode)
+        if entry is not None:
+            entry.become(EntryState.DIRTY)
+            self._entries.put(inode, entry)
 
     def note_change(self, node: Node, stat: os.stat_result) -> None:
         """Mark a file dirty if its bytes are checked against a digest; ``stat`` holds its present attributes.
