@@ -185,7 +185,8 @@ class CachedListing:
 
     def put_directory(self, name: bytes) -> None:
         """Note that there are objects below ``name``."""
-        self._change(name, None, True)
+        if self._pending is not None or self._names.get(name, b"") is not None:
+            self._change(name, None, True)
 
     def remove(self, name: bytes) -> None:
         """Note that ``name`` is gone."""
@@ -291,6 +292,16 @@ class ListingCache:
         else:
             self._known.move_to_end(key)
         return directory
+
+    def stored(self, key: str, info: ObjectInfo) -> None:
+        """Note that this node has stored the object ``key``, which implies the directories above it."""
+        above, _, name = key.rpartition("/")
+        directory = self.get(above)
+        directory.put(name.encode(), info)
+        directory.note_writing()
+        while above:
+            above, _, name = above.rpartition("/")
+            self.get(above).put_directory(name.encode())
 
     def deleted(self, key: str) -> None:
         """Note that the store has deleted the object ``key``: a LIST that began before must not bring it back."""

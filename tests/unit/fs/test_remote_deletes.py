@@ -12,7 +12,7 @@ import pytest
 from holdfast.fs.writeback.remote_deletes import RemoteDeletes
 from holdfast.index import Index
 from holdfast.store import Tree
-from holdfast.zones import ZonePath
+from holdfast.zones import Zone, ZoneKind, ZonePath
 
 
 class LookedAt(Tree):
@@ -38,14 +38,14 @@ def test_a_mark_goes_with_the_first_object_and_no_other_object_looks_for_it(
 ) -> None:
     nothing: Any = None
     remote_deletes = RemoteDeletes(nothing, nothing, index.marks, tree, nothing)
-    directory = tmp_path / "tree/d"
-    place = ZonePath(nothing, b"d")
+    directory = tmp_path / "tree/d/e"
+    place = ZonePath(Zone(ZoneKind.STORE, b"d", "d"), b"d/e")
 
     def held_after_an_object() -> bool:
         remote_deletes.let_go(place)
         return index.marks.is_held(directory.stat().st_ino)
 
-    directory.mkdir()
+    directory.mkdir(parents=True)
     index.marks.hold(directory.stat().st_ino)
     assert not held_after_an_object()
     looks = tree.looks
@@ -53,6 +53,11 @@ def test_a_mark_goes_with_the_first_object_and_no_other_object_looks_for_it(
     assert tree.looks == looks
     index.marks.hold(directory.stat().st_ino)
     assert not held_after_an_object()
+
+    above = directory.parent.stat().st_ino
+    index.marks.hold(above)
+    assert not held_after_an_object()
+    assert not index.marks.is_held(above)
 
     other = tmp_path / "tree/other"
     other.mkdir()

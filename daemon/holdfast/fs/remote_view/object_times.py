@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import trio
 
-from holdfast.errors import RemoteError
+from holdfast.errors import HoldfastError, RemoteError
+from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.invalidation import Invalidation
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
@@ -46,12 +47,14 @@ class ObjectTimes:
         self,
         view: StoreView,
         nodes: NodeTable,
+        directories: Directories,
         entries: Entries,
         tree: Tree,
         invalidation: Invalidation,
     ) -> None:
         self._view = view
         self._nodes = nodes
+        self._directories = directories
         self._entries = entries
         self._tree = tree
         self._invalidation = invalidation
@@ -177,25 +180,31 @@ class ObjectTimes:
         return True
 
     def _set_mtime(self, path: bytes, inode: int, modified_ns: int) -> tuple[os.stat_result, os.stat_result] | None:
-        """Set the mtime of a file, and return its attributes before and after.
+        """Set the mtime of a file, by any name, and return its attributes before and after.
 
         None if the name leads to another file or to none, or if the disk takes no writes.
         """
-        parent, _, name = path.rpartition(b"/")
+        node = self._nodes.of_backing(inode)
         try:
+            if node is not None and node.parent is not None:
+                return self._set_mtime_at(self._directories.descriptor(node.parent), node.name, inode, modified_ns)
+            parent, _, name = path.rpartition(b"/")
             directory_fd = self._tree.open_directory(parent)
-        except OSError:
+            try:
+                return self._set_mtime_at(directory_fd, name, inode, modified_ns)
+            finally:
+                os.close(directory_fd)
+        except (OSError, HoldfastError):
             return None
-        try:
-            before = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
-            if before.st_ino != inode:
-                return None
-            os.utime(name, ns=(before.st_atime_ns, modified_ns), dir_fd=directory_fd, follow_symlinks=False)
-            after = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
-        except OSError:
+
+    def _set_mtime_at(
+        self, directory_fd: int, name: bytes, inode: int, modified_ns: int
+    ) -> tuple[os.stat_result, os.stat_result] | None:
+        before = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+        if before.st_ino != inode:
             return None
-        finally:
-            os.close(directory_fd)
+        os.utime(name, ns=(before.st_atime_ns, modified_ns), dir_fd=directory_fd, follow_symlinks=False)
+        after = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
         self._given.pop(inode, None)
         if len(self._given) >= _MOST_GIVEN:
             del self._given[next(iter(self._given))]

@@ -24,5 +24,7 @@ class ViewParts:
         self.guard = FallbackGuard(
             base.rights, base.directories, base.policy, parts.store.tree, parts.index, base.copies, base.rare_events
         )
-        self.times = ObjectTimes(base.view, base.nodes, parts.index.entries, parts.store.tree, base.invalidation)
+        self.times = ObjectTimes(
+            base.view, base.nodes, base.directories, parts.index.entries, parts.store.tree, base.invalidation
+        )
         self.revalidation = Revalidation(base.view, base.policy, self.whiteouts, base.ttl, parts.events)

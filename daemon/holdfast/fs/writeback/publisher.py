@@ -28,7 +28,7 @@ from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.remote import ObjectInfo
 from holdfast.store import Stamps, stamp_of
 from holdfast.transfer import ObjectPath, Uploader
-from holdfast.zones import ZoneName, ZonePath
+from holdfast.zones import ZoneName
 
 _MOST_SENDS = 5
 
@@ -105,7 +105,7 @@ class Publisher:
         except ObjectExistsError:
             await self._learn(name, target)
             raise WriteOnceError(f"{target.key} exists already in {target.remote.access.store.url}") from None
-        self._appeared(name, info)
+        self._appeared(name, target, info)
         return Sent(name, info, fingerprint, stable, before)
 
     def check_name(self, name: ZoneName) -> None:
@@ -154,21 +154,12 @@ class Publisher:
         """Say whether the file ``stat`` has the bytes that were sent. Under another name it may have been sent meanwhile."""
         return sent.holds(stat) or (sent.stable and self._times.only_time_was_set(sent.stamp, stat))
 
-    def _appeared(self, name: ZoneName, info: ObjectInfo) -> None:
-        """Add a stored object, and the directories that it implies, to the cached listings."""
+    def _appeared(self, name: ZoneName, target: ObjectPath, info: ObjectInfo) -> None:
+        """Note that there is a new object, in the directories that it implies."""
         if self._index.marks.is_whited_out(name.path):
             self._index.marks.uncover(name.path)
-        place = name.place
-        listing = self._view.listing(place)
-        listing.put(name.name, info)
-        listing.note_writing()
-        while place.zone.remote is not None:
-            self._remote_deletes.let_go(place)
-            if place.path == place.zone.prefix:
-                break
-            above, _, last = place.path.rpartition(b"/")
-            place = ZonePath(place.zone, above)
-            self._view.listing(place).put_directory(last)
+        target.remote.directories.stored(target.key, info)
+        self._remote_deletes.let_go(name.place)
 
     async def _learn(self, name: ZoneName, target: ObjectPath) -> None:
         """Update the cached listing for a name that turned out to be taken."""

@@ -78,16 +78,18 @@ class RemoteDeletes:
             self._marks.hold(inode)
 
     def let_go(self, place: ZonePath) -> None:
-        """Let a directory that has an object again exist only as long as its objects from now on."""
+        """Let a directory that has an object again, and those above it, exist only as long as their objects from now on."""
         if self._holds != self._marks.holds or len(self._let_go) >= _MOST_LET_GO:
             self._let_go.clear()
             self._holds = self._marks.holds
-        if place.path in self._let_go:
-            return
-        inode = self._tree.inode(place.path)
-        if inode and self._marks.is_held(inode):
-            self._marks.let_go(inode)
-        self._let_go.add(place.path)
+        path = place.path
+        while path not in self._let_go:  # nor any above it
+            inode = self._tree.inode(path)
+            if inode and self._marks.is_held(inode):
+                self._marks.let_go(inode)
+            self._let_go.add(path)
+            if path != place.zone.prefix:
+                path = path.rpartition(b"/")[0]
 
     def _is_held(self, place: ZonePath) -> bool:
         """Say whether the directory is kept although no object implies it."""
