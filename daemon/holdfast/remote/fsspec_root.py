@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from fsspec import AbstractFileSystem
-from fsspec.implementations.arrow import ArrowFSWrapper
 
 from holdfast.errors import HoldfastError, NameNotStorableError, ObjectExistsError, RemoteUnavailableError
 from holdfast.remote.contract import ObjectInfo, UploadSource, storable_size_bytes, storable_time_ns
@@ -47,14 +46,7 @@ class FsspecRoot(NamedTuple):
 
     def entries(self, key: str) -> list[Any]:
         """Return fsspec's details of what is in the directory ``key``. Raises ``NotADirectoryError`` if it is an object."""
-        try:
-            found: list[Any] = self.files.ls(self.path(key), detail=True)
-        except (FileNotFoundError, NotADirectoryError):
-            raise
-        except OSError as problem:  # pyarrow's HDFS has no other error for it
-            if problem.errno is None and self.type_of(key) == FILE:
-                raise NotADirectoryError(key) from None
-            raise
+        found: list[Any] = self.files.ls(self.path(key), detail=True)
         return found
 
     def check_free(self, key: str, what: str, *, create_only: bool) -> bool:
@@ -133,37 +125,15 @@ class FsspecRoot(NamedTuple):
 
     def read(self, key: str, start: int, end: int) -> bytes:
         """Return the bytes ``start`` to ``end`` (exclusive), as far as there are any."""
-        options = {"seekable": True} if self._is_arrow else {}  # else fsspec seeks from 0 in a stream, which can't
-        data: bytes = self.files.cat_file(self.path(key), start=start, end=end, **options)
+        data: bytes = self.files.cat_file(self.path(key), start=start, end=end)
         return data
 
     def remove_directory(self, path: str) -> None:
-        """Remove an empty directory.
-
-        WebHDFS has none but fsspec's ``rmdir``, which does nothing; its ``rm`` refuses a directory that holds something.
-        """
-        if self._is_arrow:
-            self._remove_aside(path)
-        elif type(self.files).rmdir is AbstractFileSystem.rmdir:
+        """Remove an empty directory, also where there is no ``rmdir`` but fsspec's own, which does nothing."""
+        if type(self.files).rmdir is AbstractFileSystem.rmdir:
             self.files.rm(path, recursive=False)
         else:
             self.files.rmdir(path)
-
-    @property
-    def _is_arrow(self) -> bool:
-        return isinstance(self.files, ArrowFSWrapper)
-
-    def _remove_aside(self, path: str) -> None:
-        """Remove an empty directory through pyarrow (``hdfs://``), which knows only to remove it with all that is in it.
-
-        Somebody may have stored a file there since the look. Below ``.holdfast/`` nobody does, and the file goes back.
-        """
-        aside = self.path(staged_key())
-        self.files.mv(path, aside)
-        for entry in self.files.ls(aside, detail=False):
-            self.files.makedirs(path, exist_ok=True)
-            self.files.mv(entry, f"{path}/{entry.rpartition('/')[2]}")
-        self.files.rmdir(aside)
 
 
 def info_of(key: str, detail: Mapping[str, Any]) -> ObjectInfo:
@@ -180,13 +150,13 @@ def modified_ns(detail: Mapping[str, Any]) -> int:
 
 
 def _given_ns(detail: Mapping[str, Any]) -> int:
-    for name in ("mtime", "modified", "LastModified", "last_modified", "modificationTime", "created"):
+    for name in ("mtime", "modified", "LastModified", "last_modified", "created"):
         value = detail.get(name)
         if isinstance(value, datetime):
             aware = value if value.tzinfo else value.replace(tzinfo=UTC)
             return int(aware.timestamp()) * 10**9 + aware.microsecond * 1000
         if isinstance(value, int | float):
-            return int(value) * 10**6 if name == "modificationTime" else round(value * 10**6) * 1000
+            return round(value * 10**6) * 1000
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Stores of all other schemes, through fsspec (hdfs, webhdfs, sftp, smb, …), with what each of them can promise.
+"""Stores of all other schemes, through fsspec (sftp, ftp, smb, …), with what each of them can promise.
 
 fsspec has no conditional create and no object metadata. A write-once name is checked and then renamed to, which two nodes
 can both do at the same moment; and only the node that wrote or fetched an object knows its digest.
@@ -15,9 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import fsspec
 
@@ -60,20 +58,14 @@ from holdfast.system.text import printable
 
 _BUFFER_BYTES = 8 * 2**20  # each is opened and read separately
 _SSH = ("sftp://", "ssh://")
-_LONGEST_PART_BYTES = 255  # NAME_MAX of Linux, and HDFS's dfs.namenode.fs-limits.max-component-length
+_LONGEST_PART_BYTES = 255  # NAME_MAX of Linux
 _RULES = {
-    "webhdfs": NameRules(longest_part_bytes=_LONGEST_PART_BYTES, refused=re.compile("[:\ufffe\uffff]")),
-    "hdfs": NameRules(longest_part_bytes=_LONGEST_PART_BYTES, refused=re.compile("[:\ufffe-\U0010ffff]")),
     **dict.fromkeys(("file", "ftp", "sftp", "ssh"), NameRules(longest_part_bytes=_LONGEST_PART_BYTES)),
     "smb": NameRules(longest_part_bytes=_LONGEST_PART_BYTES, refused=re.compile(r'[<>:"|?*\\]|[. ](?=/|$)')),
 }
-"""The rules for names, by fsspec's scheme. They come from Hadoop's DFSUtil.isValidName, from what its ``libhdfs`` can hand
-to Java, and from Microsoft's "Naming Files, Paths, and Namespaces".
-"""
-_REFUSED_NAME = re.compile(
-    r"^(?:Invalid path name|Invalid file name|Bad message$|.*maximum path component name limit)", re.I
-)
-"""Answers of HDFS, and of OpenSSH's sftp for EINVAL and ENAMETOOLONG, for a name that they can't hold."""
+"""The rules for names, by fsspec's scheme; those of SMB are Microsoft's "Naming Files, Paths, and Namespaces"."""
+_REFUSED_NAME = re.compile(r"^(?:Invalid file name|Bad message$)", re.I)
+"""Answers of OpenSSH's sftp for EINVAL and ENAMETOOLONG, for a name that it can't hold."""
 
 
 class FsspecStore(RemoteStore):
@@ -97,7 +89,7 @@ class FsspecStore(RemoteStore):
         except ValueError:
             raise ConfigurationError(
                 f"{self.url}: no such kind of store is known; write file:///path, s3://bucket/prefix, gs://…, az://…, or a "
-                "scheme of fsspec's, as hdfs:// and sftp://"
+                "scheme of fsspec's, as sftp://"
             ) from None
 
     def probe(self) -> None:
@@ -184,7 +176,7 @@ class FsspecStore(RemoteStore):
                 if root.type_of(prefix) == DIRECTORY and not root.files.ls(path, detail=False):
                     root.remove_directory(path)
             except OSError as problem:
-                if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST} and "is non empty" not in str(problem):  # HDFS
+                if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
                     raise
 
     def _buffers(self, info: ObjectInfo, start: int, end: int) -> Iterator[bytes]:
@@ -236,8 +228,6 @@ class FsspecStore(RemoteStore):
         except (TypeError, ValueError) as problem:
             text = masked(str(problem), self._secrets)
             raise RemoteRefusedError(f"{self.url}: the options can't be: {text}") from None
-        if url.startswith("webhdfs"):
-            files.session.hooks["response"].append(_check_answer)
         if url.startswith(_SSH):
             files.ftp.get_channel().settimeout(self._request_seconds)
         return FsspecRoot(files, directory.rstrip("/"))
@@ -249,20 +239,3 @@ def _opened(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
         return FtpFiles.of_url(url, options)
     files, directory = fsspec.core.url_to_fs(url, skip_instance_cache=True, **options)
     return files, directory
-
-
-def _check_answer(response: Any, **options: Any) -> None:
-    """Raise ``OSError`` for answers of WebHDFS that fsspec does not look at.
-
-    The text of a datanode's error it takes for the bytes of the file, and a rename that was not done for one that was. Other
-    answers of the namenode, which is asked with ``redirect``, fsspec checks itself. A gateway (HttpFS) is both.
-    """
-    del options
-    query = parse_qs(urlsplit(response.url).query)
-    if query.get("op") == ["RENAME"] and response.ok and not response.json()["boolean"]:
-        raise FileExistsError(errno.EEXIST, "the namenode does not rename: there is a file, or the one to rename is gone")
-    is_for_data = "redirect" not in query or "true" in query.get("data", ())
-    if query.get("op") == ["OPEN"] and is_for_data and not response.ok:
-        is_missing = response.status_code == HTTPStatus.NOT_FOUND and "FileNotFoundException" in response.text
-        text = f"the datanode answers {response.status_code}: {printable(response.text[:200])}"
-        raise OSError(errno.ENOENT if is_missing else errno.EIO, text)

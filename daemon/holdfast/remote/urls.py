@@ -16,6 +16,7 @@ from holdfast.errors import ConfigurationError
 from holdfast.remote.contract import RemoteStore
 from holdfast.remote.credentials import s3_profile_options
 from holdfast.remote.file_store import FileStore
+from holdfast.remote.hdfs_options import HDFS_SCHEMES
 from holdfast.remote.keys import NOT_IN_XML, NameRules
 from holdfast.remote.obstore_errors import brief, is_panic
 from holdfast.remote.obstore_store import ObstoreStore
@@ -64,6 +65,10 @@ def open_store(
         return ObstoreStore(public_url(url), MemoryStore())
     if scheme in _CLOUDS:
         return _cloud_store(url, scheme, options, environment, request_timeout_seconds, connect_timeout_seconds)
+    if scheme.removeprefix(_FORCED) in HDFS_SCHEMES:
+        from holdfast.remote.hdfs_store import open_hdfs  # as below
+
+        return open_hdfs(url.removeprefix(_FORCED), options, environment, request_timeout_seconds, connect_timeout_seconds)
     if scheme:
         from holdfast.remote.fsspec_store import FsspecStore  # fsspec takes a while to import, and few stores need it
 

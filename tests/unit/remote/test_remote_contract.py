@@ -31,10 +31,10 @@ from holdfast.errors import (
 )
 from holdfast.remote import ObjectInfo, RemoteStore, UploadSource, open_store
 from holdfast.remote.contract import delete_each
-from tests.support.stores import arrow_files
 from tests.support.stores.ftp_server import PASSWORD, serving_ftp
 
 if TYPE_CHECKING:
+    from tests.support.stores.hdfs import Hdfs
     from tests.support.stores.s3 import S3Server
 
 pytestmark = pytest.mark.slow
@@ -47,8 +47,8 @@ IMPLEMENTATIONS = [
     "s3-versitygw",
     "fsspec-file",
     "fsspec-memory",
-    f"fsspec-{arrow_files.SCHEME}",
     "ftp-file",
+    "hdfs",
 ]
 if os.environ.get("HOLDFAST_TEST_S3"):
     IMPLEMENTATIONS.append("s3-given")
@@ -97,6 +97,10 @@ def implementation(request: pytest.FixtureRequest, workspace: Path) -> Iterator[
         files = fsspec.filesystem("memory")
         if files.exists(url.removeprefix("fsspec+")):
             files.rm(url.removeprefix("fsspec+"), recursive=True)
+    elif name == "hdfs":
+        hdfs: Hdfs = request.getfixturevalue("hdfs").below(uuid.uuid4().hex)
+        store, other_node = (opened(hdfs.url, hdfs.options) for _ in range(2))
+        yield Implementation(name, store, other_node, keeps_both=False, put_by_other_tool=hdfs.put)
     elif name == "ftp-file":
         with serving_ftp(workspace) as ftp:
             store, other_node = (

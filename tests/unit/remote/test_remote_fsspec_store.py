@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import fsspec
 import pytest
@@ -19,15 +16,11 @@ from fsspec.registry import _registry
 from holdfast.errors import (
     NameNotStorableError,
     ObjectChangedError,
-    ObjectExistsError,
     ObjectMissingError,
     RemoteRefusedError,
     RemoteUnavailableError,
 )
 from holdfast.remote import RemoteStore, UploadSource, fsspec_store
-from holdfast.remote.keys import PRIVATE
-from tests.support.stores import arrow_files
-from tests.support.stores.arrow_files import ArrowFiles
 from tests.unit.remote.test_remote_contract import content, opened, put
 
 SCHEME = "faulty"
@@ -301,134 +294,3 @@ def test_a_file_system_that_does_not_copy_or_says_nothing_when_it_keeps_a_direct
     store.prune("deep")
     assert store.list_directory("").directories == frozenset()
     assert {name for name in Plain.store if not name.endswith("/source")} == set()
-
-
-def test_what_is_stored_in_a_directory_while_it_is_removed_stays(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pyarrow, and so ``hdfs://``, removes a directory with all that is in it."""
-    store, other_node = (opened(f"fsspec+{arrow_files.SCHEME}://{workspace}/box") for _ in range(2))
-    store.probe()
-    put(store, "job/chk-1/first")
-    store.delete(["job/chk-1/first"])
-    list_as = ArrowFiles.ls
-
-    def ls(files: ArrowFiles, path: str, **options: Any) -> Any:
-        found = list_as(files, path, **options)
-        if path.endswith("/job/chk-1") and not options["detail"]:
-            monkeypatch.setattr(ArrowFiles, "ls", list_as)
-            put(other_node, "job/chk-1/second", b"of another node")
-            put(other_node, "job/chk-1/shared/third", b"deeper")
-        return found
-
-    monkeypatch.setattr(ArrowFiles, "ls", ls)
-    store.prune("job/chk-1")
-    assert content(other_node, "job/chk-1/second") == b"of another node"
-    assert content(other_node, "job/chk-1/shared/third") == b"deeper"
-    assert [info.key for info in store.list_tree(PRIVATE)] == []
-    store.delete(["job/chk-1/second", "job/chk-1/shared/third"])
-    store.prune("job/chk-1/shared")
-    store.prune("job/chk-1")
-    assert store.list_directory("job").directories == frozenset()
-
-
-def test_a_file_that_can_not_be_listed_is_no_directory(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As HDFS says it through pyarrow: without an errno."""
-
-    def ls(files: ArrowFiles, path: str, **_: Any) -> Any:
-        raise OSError(f"GetFileInfo expects base_dir of selector to be a directory, but '{path}' is a file")
-
-    store = opened(f"fsspec+{arrow_files.SCHEME}://{workspace}/box")
-    put(store, "a/b")
-    monkeypatch.setattr(ArrowFiles, "ls", ls)
-    assert not store.list_directory("a/b").exists
-    with pytest.raises(RemoteUnavailableError):
-        store.list_directory("a")
-
-
-@pytest.mark.parametrize("name", ["\U0001f600", "a:b", "\uffff"])
-def test_a_name_that_hdfs_does_not_take_is_refused_before_a_request(name: str) -> None:
-    with pytest.raises(NameNotStorableError):
-        put(opened("hdfs://127.0.0.1:1/box"), f"a/{name}")
-
-
-class OddHdfs(BaseHTTPRequestHandler):
-    """A namenode and the datanode beside it, which answers a read with ``answer``. Nothing is renamed."""
-
-    answer = (0, "")
-
-    def do_GET(self) -> None:
-        url = urlsplit(self.path)
-        query = parse_qs(url.query)
-        if query["op"] == ["GETFILESTATUS"] and url.path.endswith(("/file", "/box")):
-            kind = "FILE" if url.path.endswith("/file") else "DIRECTORY"
-            status = {"type": kind, "length": 10, "modificationTime": 1, "pathSuffix": ""}
-            self._answer(200, json.dumps({"FileStatus": status}))
-        elif query["op"] == ["GETFILESTATUS"]:
-            self._fail(404, "FileNotFoundException")
-        elif "redirect" in query:
-            self._answer(307, "", location=f"http://{self.headers['host']}/webhdfs/v1/elsewhere?op=OPEN&length=10")
-        else:
-            self._fail(*self.answer)
-
-    def do_PUT(self) -> None:
-        self.rfile.read(int(self.headers.get("content-length") or 0))
-        if "op=RENAME" in self.path or "op=MKDIRS" in self.path:
-            self._answer(200, json.dumps({"boolean": "op=MKDIRS" in self.path}))
-        elif "elsewhere" in self.path:
-            self._answer(201, "")
-        else:
-            self._answer(307, "", location=f"http://{self.headers['host']}/webhdfs/v1/elsewhere?op=CREATE")
-
-    def do_POST(self) -> None:
-        self.do_PUT()
-
-    def do_DELETE(self) -> None:
-        self._answer(200, json.dumps({"boolean": True}))
-
-    def _fail(self, status: int, exception: str) -> None:
-        self._answer(status, json.dumps({"RemoteException": {"exception": exception, "message": "no"}}))
-
-    def _answer(self, status: int, text: str, **headers: str) -> None:
-        self.send_response(status)
-        for name, value in {**headers, "content-length": str(len(text))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
-        """Say nothing."""
-
-
-@pytest.fixture
-def odd_hdfs() -> Iterator[RemoteStore]:
-    """A store at ``OddHdfs``, which has the object ``file``."""
-    with HTTPServer(("127.0.0.1", 0), OddHdfs) as server:
-        threading.Thread(target=server.serve_forever).start()
-        try:
-            yield opened(f"webhdfs://127.0.0.1:{server.server_port}/box")
-        finally:
-            server.shutdown()
-
-
-@pytest.mark.parametrize(
-    ("answer", "error"),
-    [
-        ((404, "FileNotFoundException"), ObjectMissingError),
-        ((404, "of a proxy"), RemoteUnavailableError),
-        ((500, "IOException"), RemoteUnavailableError),
-    ],
-)
-def test_the_text_of_a_datanodes_error_is_not_what_is_in_the_file(
-    odd_hdfs: RemoteStore, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, str], error: type[Exception]
-) -> None:
-    monkeypatch.setattr(OddHdfs, "answer", answer)
-    assert odd_hdfs.head("file").size_bytes == 10
-    with pytest.raises(error):
-        b"".join(odd_hdfs.read("file", 0, 10, "").buffers)
-
-
-def test_a_rename_that_hdfs_has_not_done_is_no_write(odd_hdfs: RemoteStore) -> None:
-    """If it were one, both of two writers that race for a name would be told that the store has their bytes."""
-    with pytest.raises(ObjectExistsError):
-        put(odd_hdfs, "new", create_only=True)
-    with pytest.raises(RemoteUnavailableError):
-        put(odd_hdfs, "file")

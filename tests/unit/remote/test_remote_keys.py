@@ -73,6 +73,11 @@ NEVER = ["new\nline", "tab\t", "\x00", "\x1b[31m", "del\x7f", ".", "..", "surrog
 @pytest.mark.parametrize("name", ODD, ids=ascii)
 def test_an_odd_name_is_kept_as_it_is(implementation: Implementation, name: str) -> None:
     store = implementation.store
+    if store.name_rules.refused is not None and store.name_rules.refused.search(name):
+        with pytest.raises(NameNotStorableError) as caught:
+            put(store, name)
+        assert (implementation.name, name, caught.value.errno) == ("hdfs", "a:b", errno.EINVAL)
+        return
     for key in (name, f"directory/{name}", f"{name}/object"):
         if key == f"{name}/object" and not implementation.keeps_both:
             store.delete([name])

@@ -1,0 +1,28 @@
+"""Kerberos for WebHDFS: SPNEGO (RFC 4559), which a namenode asks for now and then; its cookie stands for it in between.
+
+The tickets come from where Kerberos' own library looks: ``KRB5CCNAME``, or the keytab that ``KRB5_CLIENT_KTNAME`` names.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Generator
+from http import HTTPStatus
+
+import gssapi
+import httpx
+
+
+class Negotiate(httpx.Auth):
+    """Answers the challenge of a server."""
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        response = yield request
+        if (
+            response.status_code == HTTPStatus.UNAUTHORIZED
+            and "negotiate" in response.headers.get("www-authenticate", "").lower()
+        ):
+            name = gssapi.Name(f"HTTP@{request.url.host}", gssapi.NameType.hostbased_service)
+            token = gssapi.SecurityContext(name=name, usage="initiate").step()
+            request.headers["Authorization"] = f"Negotiate {base64.b64encode(token or b'').decode()}"
+            yield request

@@ -1,0 +1,187 @@
+"""HDFS for tests: Hadoop's own namenode and datanode in one process, which ends with whoever has started it.
+
+The jars (90 MB) come once from Maven Central, as ``hdfs_pom.xml`` names them, into ``$HOLDFAST_CACHE/hdfs-VERSION``; Maven
+checks them by their checksums. The fixture ``hdfs`` of session scope skips with the reason where there is no Java or Maven,
+or Maven can't get them. ``python -m tests.support.stores.hdfs`` makes sure that they are there.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import fsspec
+import httpx
+import pytest
+
+from tests.support.processes.children import DIES_WITH_US
+from tests.support.tools.cache import cache_directory, locked
+
+_HERE = Path(__file__).parent
+_POM = _HERE / "hdfs_pom.xml"
+_START_SECONDS = 300.0
+_READY = re.compile(rb"^READY (\d+) (\d+)$", re.MULTILINE)
+_JAVA = ("java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_FAST = ("dfs.namenode.edits.noeditlogchannelflush=true",)
+
+
+class NoHdfsError(Exception):
+    """There is no HDFS to run; the message says why."""
+
+
+@dataclass(frozen=True)
+class Hdfs:
+    """A directory of a running HDFS, where permissions are enforced."""
+
+    rpc_port: int
+    http_port: int
+    pid: int
+    directory: str = ""
+
+    @property
+    def url(self) -> str:
+        """The directory as a store's URL."""
+        return f"hdfs://127.0.0.1:{self.rpc_port}{self.directory}"
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Options for ``open_store``."""
+        return {"namenodes": f"127.0.0.1:{self.http_port}", "user": "holdfast"}
+
+    def below(self, name: str) -> Self:
+        """Return the directory ``name`` in this one."""
+        return replace(self, directory=f"{self.directory}/{name}")
+
+    def path(self, key: str) -> str:
+        """Return the path of ``key``."""
+        return f"{self.directory}/{key}".rstrip("/")
+
+    @property
+    def other_tool(self) -> Any:
+        """A client that is not ours: fsspec's own for WebHDFS."""
+        return fsspec.filesystem("webhdfs", host="127.0.0.1", port=self.http_port, user="holdfast", skip_instance_cache=True)
+
+    def make_directory(self, mode: str, name: str = "") -> None:
+        """Make a directory as the superuser, with the mode (octal)."""
+        self._ask("PUT", name, f"op=MKDIRS&permission={mode}")
+
+    def append(self, name: str, data: bytes) -> None:
+        """Append to a file, as another tool does, and the superuser."""
+        self._ask("POST", name, "op=APPEND", data)
+
+    def _ask(self, method: str, name: str, query: str, data: bytes = b"") -> None:
+        url = f"http://127.0.0.1:{self.http_port}/webhdfs/v1{self.path(name)}?{query}&user.name={getpass.getuser()}"
+        answer = httpx.request(method, url, timeout=60)
+        if answer.has_redirect_location:
+            answer = httpx.request(method, answer.headers["location"], content=data, timeout=60)
+        answer.raise_for_status()
+
+    def put(self, key: str, data: bytes) -> None:
+        """Store a file as another tool does."""
+        self.other_tool.pipe_file(self.path(key), data)
+
+    def freeze(self) -> None:
+        """Let nothing be answered until ``thaw``; connections stay open."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let the servers go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+
+@contextmanager
+def serving_hdfs(*settings: str) -> Iterator[Hdfs]:
+    """Run an HDFS with ``settings`` (``NAME=VALUE``) until the block ends. Raises ``NoHdfsError``."""
+    jars = _jars()
+    base = os.environ.get("HOLDFAST_TEST_DIRECTORY", "/var/tmp")
+    with tempfile.TemporaryDirectory(prefix="holdfast-hdfs-", dir=base, ignore_cleanup_errors=True) as directory:
+        output = Path(directory, "out")
+        command = [
+            *DIES_WITH_US,
+            *_JAVA,
+            "-cp",
+            f"{jars}/*",
+            str(_HERE / "MiniHdfs.java"),
+            f"{directory}/data",
+            *_FAST,
+            *settings,
+        ]
+        with output.open("wb") as file:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=directory)
+        try:
+            rpc_port, http_port = _await_ready(process, output)
+            yield Hdfs(rpc_port, http_port, process.pid)
+        finally:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="session")
+def hdfs() -> Iterator[Hdfs]:
+    """An HDFS for all tests; ``below`` gives each its place."""
+    try:
+        _jars()
+    except NoHdfsError as problem:
+        pytest.skip(str(problem))
+    with serving_hdfs() as running:
+        place = running.below(f"test-{uuid.uuid4().hex}")
+        place.make_directory("777")
+        yield place
+
+
+def _jars() -> Path:
+    """Return the directory with the jars, fetched now if they are not here yet. Raises ``NoHdfsError``."""
+    for program in ("java", "mvn"):
+        if not shutil.which(program):
+            raise NoHdfsError(f"HDFS needs {program}, which is not installed")
+    version = re.search("hadoop-client-minicluster.*?<version>(.+?)<", _POM.read_text(), re.DOTALL)
+    assert version is not None
+    directory = cache_directory() / f"hdfs-{version[1]}"
+    if not directory.exists():
+        with locked(directory.with_suffix(".lock")):
+            if not directory.exists():
+                _fetch(directory)
+    return directory
+
+
+def _fetch(directory: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
+        jars = Path(scratch, "jars")
+        shutil.copy(_POM, Path(scratch, "pom.xml"))
+        command = ["mvn", "--batch-mode", "--strict-checksums", "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+        done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise NoHdfsError(f"Maven could not get Hadoop's jars:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        jars.rename(directory)
+
+
+def _await_ready(process: subprocess.Popen[bytes], output: Path) -> tuple[int, int]:
+    """Return the ports on which the namenode takes calls and serves HTTP."""
+    deadline = time.monotonic() + _START_SECONDS
+    ended = os.pidfd_open(process.pid)
+    try:
+        while time.monotonic() < deadline:
+            if ready := _READY.search(output.read_bytes()):
+                return int(ready[1]), int(ready[2])
+            if select.select([ended], [], [], 0.05)[0]:
+                break
+    finally:
+        os.close(ended)
+    raise AssertionError(f"HDFS does not start:\n{output.read_text(errors='replace')[-4000:]}")
+
+
+if __name__ == "__main__":
+    _jars()

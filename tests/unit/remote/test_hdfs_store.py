@@ -1,0 +1,331 @@
+"""HDFS: what it answers, and what is made of that. The contract's tests run on it too."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from holdfast.errors import (
+    ConfigurationError,
+    HoldfastError,
+    NameNotStorableError,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectMissingError,
+    RemoteRefusedError,
+    RemoteUnavailableError,
+)
+from holdfast.remote import RemoteStore, UploadSource, open_store
+from holdfast.remote.hdfs_options import hdfs_access
+from tests.support.stores.hdfs import Hdfs
+from tests.unit.remote.test_remote_contract import content, opened, put
+
+WRITERS = 4
+
+
+@pytest.fixture
+def place(hdfs: Hdfs, request: pytest.FixtureRequest) -> Hdfs:
+    """A directory of the test's own, with ``holdfast`` as its owner."""
+    return hdfs.below(request.node.name)
+
+
+@pytest.fixture
+def store(place: Hdfs) -> RemoteStore:
+    """A store there."""
+    return opened(place.url, place.options)
+
+
+@pytest.mark.slow
+def test_of_all_who_create_a_name_one_wins_and_its_bytes_are_there(place: Hdfs) -> None:
+    """A rename that HDFS refuses is no write: else all are told that they have won."""
+    nodes = [opened(place.url, place.options) for _ in range(WRITERS)]
+
+    def create(node: int, number: int) -> bool:
+        try:
+            put(nodes[node], f"offsets/{number}", b"by %d" % node, {"digest": f"{node}"}, create_only=True)
+        except ObjectExistsError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(WRITERS) as threads:
+        for number in range(10):
+            won = [one.result() for one in [threads.submit(create, node, number) for node in range(WRITERS)]]
+            assert won.count(True) == 1
+            assert content(nodes[0], f"offsets/{number}") == b"by %d" % won.index(True)
+            assert nodes[0].head(f"offsets/{number}").metadata == {"digest": f"{won.index(True)}"}
+    assert [info.key for info in nodes[0].list_tree(".holdfast")] == [], "what was staged is removed"
+
+
+@pytest.mark.slow
+def test_a_read_has_the_bytes_of_one_version_while_others_replace_it(place: Hdfs, store: RemoteStore) -> None:
+    """The name has a combining character, which Hadoop garbles on the way to a datanode."""
+    name, versions = "gru\u0308n", [character * 300_000 for character in (b"a", b"b")]
+    put(store, name, versions[0])
+    done = threading.Event()
+
+    def replace_often() -> None:
+        other = opened(place.url, place.options)
+        try:
+            for number in range(12):
+                put(other, name, versions[number % 2])
+        finally:
+            done.set()
+
+    with ThreadPoolExecutor(1) as threads:
+        writing = threads.submit(replace_often)
+        while not done.is_set():
+            version = store.head(name)
+            try:
+                found = content(store, name, etag=version.etag)
+            except ObjectChangedError:
+                continue
+            assert found in versions
+        writing.result()
+    assert content(store, name) == versions[1]
+
+
+@pytest.mark.slow
+def test_what_another_tool_appends_while_it_is_read_makes_another_version(place: Hdfs, store: RemoteStore) -> None:
+    put(store, "log", b"0123456789")
+    body = store.read("log", 0, 10, "")
+    place.append("log", b"more")
+    with pytest.raises(ObjectChangedError):
+        list(body.buffers)
+    assert content(store, "log") == b"0123456789more"
+
+
+@pytest.mark.slow
+def test_what_lies_below_an_object_is_not_there_and_what_is_closed_to_us_is_refused(place: Hdfs, store: RemoteStore) -> None:
+    """HDFS says of both that access is denied."""
+    put(store, "object")
+    assert not store.list_directory("object/below").exists
+    assert not store.list_directory("object/far/below").exists
+    with pytest.raises(ObjectMissingError):
+        store.head("object/far/below")
+    with pytest.raises(NameNotStorableError):
+        put(store, "object/below")
+    place.make_directory("755", "ours")
+    place.make_directory("700", "ours/closed")
+    stranger = opened(place.below("ours").url, {**place.options, "user": "stranger"})
+    assert stranger.list_directory("").directories == {"closed"}
+    attempts: list[Callable[[], Any]] = [
+        lambda: put(stranger, "new"),
+        lambda: put(stranger, "large", b"x" * 2_000_000),
+        lambda: stranger.list_directory("closed"),
+        lambda: stranger.head("closed/file"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(RemoteRefusedError, match="denied") as caught:
+            attempt()
+        assert not caught.value.of_store
+
+
+@pytest.mark.slow
+def test_a_cluster_that_stands_still_is_given_up_and_found_again(place: Hdfs) -> None:
+    store = open_store(place.url, place.options, {}, request_timeout_seconds=0.5, connect_timeout_seconds=0.5)
+    opened(place.url, place.options).write("a", UploadSource(5, data=b"bytes"), {}, create_only=True)
+    place.freeze()
+    try:
+        for attempt in (lambda: store.head("a"), lambda: put(store, "b"), lambda: content(store, "a"), store.probe):
+            with pytest.raises(RemoteUnavailableError):
+                attempt()
+    finally:
+        place.thaw()
+    patient = opened(place.url, place.options)
+    assert content(patient, "a") == b"bytes"
+    with pytest.raises(ObjectMissingError):
+        patient.head("b")
+
+
+class Scripted(BaseHTTPRequestHandler):
+    """A namenode and the datanode beside it. ``answers`` has status and text by operation; the datanode's is ``DATA``."""
+
+    answers: dict[str, tuple[int, str]]
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        op = "DATA" if url.path == "/data" else parse_qs(url.query)["op"][0]
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        self.asked.append(op)
+        place = json.dumps({"Location": f"http://{self.headers['host']}/data"})
+        status, text = self.answers.get(op, (200, place))
+        self.send_response(status)
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    do_PUT = do_DELETE = do_GET  # noqa: N815 the names are http.server's
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+STATUS = json.dumps({"FileStatus": {"type": "FILE", "length": 10, "modificationTime": 1, "fileId": 7, "pathSuffix": ""}})
+
+
+def failure(exception: str, message: str = "no") -> str:
+    return json.dumps({"RemoteException": {"exception": exception, "message": message}})
+
+
+@pytest.fixture
+def scripted() -> Iterator[tuple[type[Scripted], str]]:
+    """The server's class, and its address. It has one file of ten bytes, under each name."""
+
+    class Server(Scripted):
+        answers = {"GETFILESTATUS": (200, STATUS), "GETXATTRS": (200, '{"XAttrs": []}'), "DATA": (200, "0123456789")}  # noqa: RUF012
+        asked: list[str] = []  # noqa: RUF012
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield Server, f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ((404, failure("FileNotFoundException")), ObjectChangedError),
+        ((500, failure("IOException")), RemoteUnavailableError),
+        ((403, failure("AccessControlException")), RemoteRefusedError),
+        ((401, failure("SecurityException", "token=hidden-token")), RemoteRefusedError),
+        ((502, "<html>of a proxy</html>"), RemoteUnavailableError),
+        ((206, "0123456789"), RemoteUnavailableError),
+        ((200, "012345678"), RemoteUnavailableError),
+        ((200, "0123456789a"), RemoteUnavailableError),
+        ((200, failure("IOException")), RemoteUnavailableError),
+    ],
+)
+def test_only_what_was_asked_for_is_in_a_file(
+    scripted: tuple[type[Scripted], str], answer: tuple[int, str], error: type[HoldfastError]
+) -> None:
+    server, address = scripted
+    store = opened(f"webhdfs://{address}/box", {"token": "hidden-token"})
+    assert content(store, "file") == b"0123456789"
+    server.answers = {**server.answers, "DATA": answer}
+    with pytest.raises(error) as caught:
+        content(store, "file")
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ((403, failure("FileAlreadyExistsException")), ObjectExistsError),
+        ((403, failure("NSQuotaExceededException")), RemoteRefusedError),
+        ((400, failure("InvalidPathException")), NameNotStorableError),
+        ((403, failure("PathComponentTooLongException")), NameNotStorableError),
+        ((403, failure("SafeModeException")), RemoteUnavailableError),
+        ((500, failure("IOException")), RemoteUnavailableError),
+        ((404, failure("FileNotFoundException")), RemoteUnavailableError),
+    ],
+)
+def test_a_write_whose_rename_is_refused_is_no_write(
+    scripted: tuple[type[Scripted], str], answer: tuple[int, str], error: type[HoldfastError]
+) -> None:
+    server, address = scripted
+    server.answers = {**server.answers, "DATA": (201, ""), "RENAME": answer, "MKDIRS": (200, '{"boolean": true}')}
+    store = opened(f"webhdfs://{address}/box")
+    with pytest.raises(error):
+        put(store, "file", b"0123456789", create_only=True)
+    server.answers = {**server.answers, "RENAME": (200, "")}
+    with pytest.raises(RemoteUnavailableError, match="stored in place of"):
+        put(store, "file", b"012345678901", create_only=True)
+    assert put(store, "file", b"0123456789", create_only=True).size_bytes == 10
+
+
+@pytest.mark.parametrize("standby", ["on standby", "dead"])
+def test_the_next_namenode_is_asked_if_one_is_on_standby_or_dead(
+    scripted: tuple[type[Scripted], str], standby: str, tmp_path: Path
+) -> None:
+    _, address = scripted
+    others: list[str] = []
+
+    class Standby(Scripted):
+        answers = {"GETFILESTATUS": (403, failure("StandbyException"))}  # noqa: RUF012
+        asked = others
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Standby) as other:
+        thread = threading.Thread(target=other.serve_forever, args=(0.01,))
+        thread.start()
+        if standby == "dead":
+            other.shutdown()
+            other.server_close()
+        addresses = {"nn1": f"127.0.0.1:{other.server_port}", "nn2": address}
+        write_site(
+            tmp_path,
+            {"dfs.ha.namenodes.both": "nn1,nn2"} | {f"dfs.namenode.http-address.both.{n}": a for n, a in addresses.items()},
+        )
+        store = opened("hdfs://both/box", {"config_dir": str(tmp_path)})
+        assert [store.head("file").size_bytes for _ in range(3)] == [10] * 3
+        assert others == ([] if standby == "dead" else ["GETFILESTATUS"]), "the active one is remembered"
+        other.shutdown()
+        thread.join()
+
+
+def write_site(directory: Path, settings: dict[str, str]) -> None:
+    found = "".join(f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items())
+    (directory / "hdfs-site.xml").write_text(f"<configuration>{found}</configuration>")
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "site", "origins"),
+    [
+        ("hdfs://nn:8020/a", {}, {}, ["http://nn:9870"]),
+        ("hdfs://nn/a", {}, {"dfs.http.policy": "HTTPS_ONLY"}, ["https://nn:9871"]),
+        ("hdfs://nn:8020/a", {}, {"dfs.namenode.http-address": "nn:50070"}, ["http://nn:50070"]),
+        ("hdfs://nn:8020/a", {}, {"dfs.namenode.http-address": "0.0.0.0:9870"}, ["http://nn:9870"]),
+        ("hdfs:///a", {}, {"fs.defaultFS": "hdfs://nn:8020"}, ["http://nn:9870"]),
+        ("hdfs://nn:8020/a", {"namenodes": "one:1, two"}, {}, ["http://one:1", "http://two:9870"]),
+        ("webhdfs://nn:50070/a", {}, {}, ["http://nn:50070"]),
+        ("swebhdfs://nn/a", {}, {}, ["https://nn:9871"]),
+    ],
+)
+def test_the_namenodes_come_from_the_url_the_options_or_hadoops_files(
+    url: str, options: dict[str, Any], site: dict[str, str], origins: list[str], tmp_path: Path
+) -> None:
+    write_site(tmp_path, site)
+    access = hdfs_access(url, options, {"HADOOP_CONF_DIR": str(tmp_path), "HADOOP_USER_NAME": "somebody"})
+    assert (list(access.origins), access.directory, access.user) == (origins, "/a", "somebody")
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("hdfs:///a", {}),
+        ("hdfs://user:pa55word@nn/a", {}),
+        ("hdfs://nn/a?op=DELETE", {}),
+        ("hdfs://nn/a", {"nonsense": "1"}),
+        ("hdfs://nn/a", {"kerberos": "perhaps"}),
+        ("hdfs://nn/a", {"config_dir": "/dev/null/x"}),
+    ],
+)
+def test_a_url_or_an_option_that_can_not_be_is_refused_before_a_request(url: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        opened(url, options)
+    assert "pa55word" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a:b", "\uffff", ".snapshot", "x" * 256])
+def test_a_name_that_hdfs_does_not_take_is_refused_before_a_request(name: str) -> None:
+    with pytest.raises(NameNotStorableError):
+        put(opened("hdfs://127.0.0.1:1/box"), f"a/{name}")
+
+
+def test_a_gateway_that_gives_no_numbers_of_files_is_refused(scripted: tuple[type[Scripted], str]) -> None:
+    server, address = scripted
+    server.answers = {**server.answers, "GETFILESTATUS": (200, STATUS.replace("fileId", "other"))}
+    with pytest.raises(RemoteRefusedError, match="HttpFS"):
+        content(opened(f"webhdfs://{address}/box"), "file")
