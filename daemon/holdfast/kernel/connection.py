@@ -91,6 +91,7 @@ class Connection:
         if takeover and self._machine.missing:
             raise TakeoverError(probe.takeover_forecast(self._machine))
         add |= InitFlag.DROP_PRIVILEGES  # or each write would cost a GETXATTR
+        add |= InitFlag.EXPLICIT_INVALIDATE  # or a read after a write would ask for the attributes, and for the data again
         if self._forecast == probe.PASSTHROUGH:
             add |= InitFlag.PASSTHROUGH
         exchange = Exchange.read(keep) if takeover and keep else None

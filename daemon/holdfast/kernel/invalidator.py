@@ -1,12 +1,13 @@
-"""Invalidating names in the kernel's cache (FUSE_NOTIFY_INVAL_ENTRY) and pruning it (FUSE_NOTIFY_PRUNE), from a process of
-its own.
+"""Invalidating what the kernel caches, from a process of its own: names (FUSE_NOTIFY_INVAL_ENTRY), listings and content
+(FUSE_NOTIFY_INVAL_INODE), and whole nodes (FUSE_NOTIFY_PRUNE).
 
 To drop a name the kernel takes the lock of its directory, which a system call may hold that waits for the daemon's answer
 there, or for something that never comes: users can hold the locks of directories that they may list for as long as they
-like. A thread that waits for this lock can't be killed. If it were the daemon's, a killed daemon would not end until the
-next one has answered, and that one can't start before this one has ended. So another process waits. It has the mount's
-descriptor and nothing else, and starts and ends with the daemon. For each directory one of its threads waits, so that
-those of many directories can be held before names in others have to wait.
+like. The same holds for the pages of a listing, which are locked while they are copied to a user, and for those of a file,
+which are while they are read from the daemon. A thread that waits for such a lock can't be killed. If it were the daemon's,
+a killed daemon would not end until the next one has answered, and that one can't start before this one has ended. So another
+process waits. It has the mount's descriptor and nothing else, and starts and ends with the daemon. For each directory one of
+its threads waits, so that those of many directories can be held before names in others have to wait.
 
 This file is also that process's program, and so imports only the standard library.
 """
@@ -27,12 +28,17 @@ from queue import SimpleQueue
 _PARENT = struct.Struct("=Q")
 _NOTICE = struct.Struct("=IiQQII")
 """``fuse_out_header`` and ``fuse_notify_inval_entry_out`` (linux/fuse.h)."""
+_INODE_NOTICE = struct.Struct("=IiQQqq")
+"""``fuse_out_header`` and ``fuse_notify_inval_inode_out``."""
 _PRUNE_NOTICE = struct.Struct("=IiQIIQ")
 """``fuse_out_header`` and ``fuse_notify_prune_out``; the node ids follow."""
+_INVALIDATE_INODE = 2
 _INVALIDATE_ENTRY = 3
 _PRUNE = 9
 _NO_PARENT = 0
 """The number that stands for a directory's node id in a message with node ids to prune instead of a name."""
+_NO_NAME = b""
+"""Stands for the content of the node itself."""
 _MOST_PRUNED = 500
 _LARGEST_MESSAGE_BYTES = 4096
 _PAUSE_SECONDS = 1.0
@@ -70,6 +76,10 @@ class Invalidator:
         else:
             self._queue.put((parent, name, there))
         return here
+
+    def invalidate_content(self, node: int) -> None:
+        """Invalidate the cached content of a file soon: this returns at once."""
+        self._queue.put((node, _NO_NAME, None))
 
     def prune(self, nodes: Sequence[int]) -> None:
         """Make the kernel forget these nodes soon, except those that it uses. This returns at once."""
@@ -121,6 +131,11 @@ def notice(parent: int, name: bytes) -> bytes:
     """Return the FUSE_NOTIFY_INVAL_ENTRY message to write to the mount's descriptor."""
     length = _NOTICE.size + len(name) + 1
     return _NOTICE.pack(length, _INVALIDATE_ENTRY, 0, parent, len(name), 0) + name + b"\0"
+
+
+def inode_notice(node: int, offset: int = 0) -> bytes:
+    """Return the FUSE_NOTIFY_INVAL_INODE message: attributes, and the content from ``offset`` on unless that is negative."""
+    return _INODE_NOTICE.pack(_INODE_NOTICE.size, _INVALIDATE_INODE, 0, node, offset, 0)
 
 
 def prune_notice(ids: bytes) -> bytes:
@@ -185,14 +200,22 @@ class _Writing:
             return notice
 
     def _write(self, message: bytes, answer_to: int | None) -> None:
-        (parent,) = _PARENT.unpack_from(message)
-        what = message[_PARENT.size :]
-        with suppress(OSError):  # the kernel does not know the name, or the mount is gone
-            os.write(self._device, prune_notice(what) if parent == _NO_PARENT else notice(parent, what))
+        for each in _notices_of(message):
+            with suppress(OSError):  # the kernel does not know the name, or the mount is gone
+                os.write(self._device, each)
         if answer_to is not None:
             with suppress(BrokenPipeError):  # nobody waits any more
                 os.write(answer_to, b"1")
             os.close(answer_to)
+
+
+def _notices_of(message: bytes) -> list[bytes]:
+    """Return what to write. With a name goes the listing of its directory: it may have names that the kernel lacks."""
+    (node,) = _PARENT.unpack_from(message)
+    what = message[_PARENT.size :]
+    if node == _NO_PARENT:
+        return [prune_notice(what)]
+    return [inode_notice(node)] if what == _NO_NAME else [notice(node, what), inode_notice(node)]
 
 
 def main() -> None:

@@ -23,7 +23,11 @@ class InitFlag(enum.IntFlag):
     """Flags of the INIT request and reply, on which kernel and daemon agree when the mount starts."""
 
     NONE = 0
+    AUTO_INVALIDATE = 1 << 12
+    """The kernel drops a file's pages when it sees another mtime, also that of its own write. libfuse asks for this."""
     READDIRPLUS_WHEN_USED = 1 << 14
+    EXPLICIT_INVALIDATE = 1 << 25
+    """The kernel drops pages, and cached listings, only when it is told to: by the reply to an open or by a notification."""
     DROP_PRIVILEGES = 1 << 28
     """FUSE_HANDLE_KILLPRIV_V2: the daemon removes set-id bits and capabilities, and the kernel says when. Without it, the
     kernel removes them, and sends a GETXATTR of ``security.capability`` before each write to find out."""

@@ -33,6 +33,12 @@ class Kernel:
     def attributes_changed(self, node_id: int) -> None:
         raise AssertionError("nothing else was expected")
 
+    def content_changed(self, node_id: int) -> None:
+        raise AssertionError("nothing else was expected")
+
+    def invalidate_content(self, node_id: int) -> None:
+        raise AssertionError("nothing else was expected")
+
     def knows(self, node_id: int) -> bool:
         raise AssertionError("nothing else was expected")
 

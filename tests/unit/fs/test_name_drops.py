@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 from holdfast.fs.fuse.name_drops import PATIENCE_SECONDS, NameDrops
 from holdfast.kernel import Invalidator
-from holdfast.kernel.invalidator import notice
+from holdfast.kernel.invalidator import inode_notice, notice
 from tests.support.processes.children import children_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # it ends by itself
@@ -83,4 +83,4 @@ def test_names_that_a_killed_process_was_told_are_told_again() -> None:
         with suppress(BlockingIOError):
             while True:
                 told.add(kernel.recv(4096))
-        assert told == {notice(*name) for name in SOME}
+        assert told == {message for parent, name in SOME for message in (notice(parent, name), inode_notice(parent))}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.kernel.invalidator import Invalidator, notice
+from holdfast.kernel.invalidator import Invalidator, inode_notice, notice
 
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # it ends by itself
 _LENGTH = struct.Struct("=I")
@@ -23,6 +23,11 @@ def device() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield kernel, daemon
 
 
+def told_by(kernel: socket.socket, count: int) -> list[bytes]:
+    """Return the next ``count`` messages, in any order: each directory has a thread of its own."""
+    return sorted(kernel.recv(4096) for _ in range(count))
+
+
 def test_a_name_is_told_as_the_kernel_wants_it(device: tuple[socket.socket, socket.socket]) -> None:
     kernel, daemon = device
     invalidator = Invalidator(daemon.fileno())
@@ -30,6 +35,10 @@ def test_a_name_is_told_as_the_kernel_wants_it(device: tuple[socket.socket, sock
     told = kernel.recv(4096)
     assert told == notice(7, b"name")
     assert _LENGTH.unpack_from(told) == (len(told),)
+    assert kernel.recv(4096) == inode_notice(7)  # the listing of the directory
+    invalidator.invalidate_content(8)
+    assert kernel.recv(4096) == inode_notice(8)
+    assert _LENGTH.unpack_from(inode_notice(8)) == (len(inode_notice(8)),)
     invalidator.close()
 
 
@@ -50,7 +59,7 @@ def test_names_are_told_once_a_process_can_be_started_again(
     invalidator._channel.shutdown(socket.SHUT_RDWR)  # the process ends
     for name in (b"first", b"second"):
         invalidator.invalidate(7, name)
-    assert sorted(kernel.recv(4096) for _ in range(2)) == [notice(7, b"first"), notice(7, b"second")]
+    assert told_by(kernel, 4) == sorted([notice(7, b"first"), notice(7, b"second"), *[inode_notice(7)] * 2])
     assert len(tried) == 2
     invalidator.close()
 

@@ -159,10 +159,10 @@ def native(tmp_path: Path) -> Iterator[Scripted]:
 
 def test_passthrough_is_asked_for_with_what_makes_it_cheap(native: Scripted) -> None:
     Connection(FIT, passthrough=True, native=native).prepare(Path("/nowhere/init"))
-    wanted = InitFlag.PASSTHROUGH | InitFlag.DROP_PRIVILEGES
-    assert native.configured == (wanted, b"/nowhere/init", False)
+    always = InitFlag.DROP_PRIVILEGES | InitFlag.EXPLICIT_INVALIDATE
+    assert native.configured == (always | InitFlag.PASSTHROUGH, b"/nowhere/init", False)
     Connection(FIT, passthrough=False, native=native).prepare(None)
-    assert native.configured == (InitFlag.DROP_PRIVILEGES, b"", False)
+    assert native.configured == (always, b"", False)
 
 
 def test_a_new_mount_begins_without_what_an_older_one_kept(native: Scripted, tmp_path: Path) -> None:

@@ -139,8 +139,8 @@ def _open_arrival(node: Node, arrival: PartialFetch) -> None:
     opened = OpenFile(node, os.dup(arrival.fd), os.fstat(arrival.fd), writable=True)
     if not arrival.finished:
         opened.arrives_by(arrival)
-        node.cache_is_stale = True  # the kernel's pages may be of another version
     node.opened = opened
+    node.cache_is_stale = True  # the kernel's pages may be of another version
 
 
 def _no_copy(node: Node, was_corrupt: bool) -> HoldfastError:

@@ -6,8 +6,6 @@ from holdfast.fs.inodes.node import Node
 from holdfast.kernel import OpenFlag
 
 _READ_ONLY = 1 << 63
-KEPT_LISTING = OpenFlag.CACHE_DIRECTORY | OpenFlag.KEEP_CACHE
-"""The open flags for a directory whose listing the kernel may cache."""
 
 
 def handle_of(node: Node, *, changes: bool) -> int:
@@ -23,3 +21,10 @@ def node_of(handle: int) -> int:
 def changes_nothing(handle: int) -> bool:
     """Say whether the open behind the handle can change nothing and has not, so that its close has nothing to send."""
     return handle & _READ_ONLY != 0
+
+
+def listing_flags(node: Node, *, is_ours: bool) -> OpenFlag:
+    """Return the flags for an open of a directory. The kernel may cache its listing if only this daemon changes it."""
+    kept = OpenFlag.NONE if node.cache_is_stale else OpenFlag.KEEP_CACHE
+    node.cache_is_stale = False
+    return OpenFlag.CACHE_DIRECTORY | kept if is_ours else OpenFlag.NONE

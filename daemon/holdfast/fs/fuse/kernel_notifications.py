@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import select
-import struct
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -16,11 +15,8 @@ import trio
 
 from holdfast.fs.foundation import Kernel
 from holdfast.fs.fuse.name_drops import PATIENCE_SECONDS, NameDrops
-from holdfast.kernel import Connection, Invalidator, Machine
+from holdfast.kernel import Connection, Invalidator, Machine, inode_notice
 
-_INODE_NOTICE = struct.Struct("=IiQQqq")
-"""``fuse_out_header`` and ``fuse_notify_inval_inode_out`` (linux/fuse.h)."""
-_INVALIDATE_INODE = 2
 _ATTRIBUTES_ONLY = -1
 _THREADS = 8
 """The number of this process's threads that can wait for the locks of directories, where no separate process does."""
@@ -34,7 +30,6 @@ class KernelNotifier:
     def __init__(self, *, passthrough: bool) -> None:
         self.connection = Connection(Machine.this(), passthrough=passthrough)
         self._is_mounted = False
-        self._device: int | None = None
         self._invalidator: Invalidator | None = None
         self._drops: NameDrops | None = None
         self._threads = trio.CapacityLimiter(_THREADS)
@@ -43,19 +38,19 @@ class KernelNotifier:
         """Return the kernel's interfaces for the file system."""
         return Kernel(self.connection, self.connection, self)
 
-    def connect(self, device: int | None) -> None:
-        """Begin to notify the kernel of a mount. ``device`` is its descriptor if another daemon can take it over.
+    def connect(self) -> None:
+        """Begin to notify the kernel of a mount.
 
-        Names are then invalidated by a separate process, so that this one can end without waiting for the kernel.
+        With the C module a separate process invalidates names, so that this one can end without waiting for the kernel.
         """
         self._is_mounted = True
-        self._device = device
-        if device is not None:
-            self._invalidator = Invalidator(device)
+        if self.connection.device >= 0:
+            self._invalidator = Invalidator(self.connection.device)
             self._drops = NameDrops(self._invalidator)
 
     def close(self) -> None:
         """Stop: the mount ends, or another daemon takes it over."""
+        self._is_mounted = False
         if self._invalidator is not None:
             self._invalidator.close()
         if self._drops is not None:
@@ -68,20 +63,31 @@ class KernelNotifier:
 
     def knows(self, node_id: int) -> bool:
         """Say whether the kernel has a node with this id, by invalidating its attributes."""
+        return self._notify(node_id, _ATTRIBUTES_ONLY)
+
+    def content_changed(self, node_id: int) -> None:
+        """Invalidate attributes and content of a file that the kernel has no handle of: it waits for pages under way."""
+        self._notify(node_id, 0)
+
+    def invalidate_content(self, node_id: int) -> None:
+        """Invalidate the content of a file soon."""
+        if self._invalidator is not None:
+            self._invalidator.invalidate_content(node_id)
+
+    def _notify(self, node_id: int, offset: int) -> bool:
         if not self._is_mounted:
             return False
         try:
-            if self._device is not None:  # not by libfuse, which refuses it until the first request
-                notice = _INODE_NOTICE.pack(_INODE_NOTICE.size, _INVALIDATE_INODE, 0, node_id, _ATTRIBUTES_ONLY, 0)
-                os.write(self._device, notice)
+            if self.connection.device >= 0:  # not by libfuse, which refuses it until the first request
+                os.write(self.connection.device, inode_notice(node_id, offset))
             else:
-                pyfuse3.invalidate_inode(node_id, attr_only=True)
+                pyfuse3.invalidate_inode(node_id, attr_only=offset < 0)
         except FileNotFoundError:
             return False
         return True
 
     def invalidate(self, parent: int, name: bytes) -> None:
-        """Invalidate a name soon."""
+        """Invalidate a name and the cached listing of its directory soon."""
         if self._invalidator is not None:
             self._invalidator.invalidate(parent, name)
         elif self._is_mounted:

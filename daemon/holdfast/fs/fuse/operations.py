@@ -16,7 +16,7 @@ from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.begun_requests import BegunRequests
 from holdfast.fs.fuse.error_replies import replies
-from holdfast.fs.fuse.handle_numbers import KEPT_LISTING, changes_nothing, handle_of, node_of
+from holdfast.fs.fuse.handle_numbers import changes_nothing, handle_of, listing_flags, node_of
 from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.fs.fuse.request_turns import Turns
 from holdfast.fs.inodes.attributes import Stat
@@ -245,10 +245,9 @@ class Operations(pyfuse3.Operations):
         opening = self._resume(partial(self._files.opening.open, node, flags, request, _caller(ctx)))
         async with self._turns.names.of(ctx.uid):
             handle = await opening()
-        if node.cache_is_stale:
-            pyfuse3.invalidate_inode(inode, attr_only=True)  # the lookup may have reported another version's attributes
         info = FileInfo(fh=handle_of(node, changes=handle.changes), keep_cache=not node.cache_is_stale)
-        node.cache_is_stale = False
+        if node.cache_is_stale:
+            node.cache_is_stale = not self._invalidation.before_handle(handle.opened)
         self._answer(request, handle)
         return info
 
@@ -294,8 +293,7 @@ class Operations(pyfuse3.Operations):
         node = self._node(inode)
         self._files.guard.check_list(node, _caller(ctx))
         self._files.listings.open(node)
-        if self._directories.is_ours(node):
-            self._connection.answer(request, None, KEPT_LISTING)
+        self._connection.answer(request, None, listing_flags(node, is_ours=self._directories.is_ours(node)))
         return node.id
 
     @replies

@@ -19,13 +19,13 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse import wire_format
 from holdfast.fs.fuse.error_replies import errno_of
 from holdfast.fs.fuse.execution import executed
-from holdfast.fs.fuse.handle_numbers import KEPT_LISTING
+from holdfast.fs.fuse.handle_numbers import listing_flags
 from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.fs.fuse.request_turns import RequestTurns
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.listing import Bare, dots
 from holdfast.fs.namespace.lookup import Found
-from holdfast.kernel import Connection, Opcode, OpenFlag
+from holdfast.kernel import Connection, Opcode
 
 _LARGE_BYTES = 1 << 20
 _MOST_BYTES = 32 * 1024
@@ -60,7 +60,7 @@ class ReaddirReplies:
     def open(self, node: Node) -> bytes:
         """Answer OPENDIR."""
         self._listings.open(node)
-        flags = KEPT_LISTING if self._directories.is_ours(node) else OpenFlag.NONE
+        flags = listing_flags(node, is_ours=self._directories.is_ours(node))
         return wire_format.opened(node.id, flags, None)
 
     def read(self, request: int, uid: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:

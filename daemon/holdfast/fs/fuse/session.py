@@ -128,13 +128,13 @@ class Session:
         self.ground.hidden = sorted({*self.ground.hidden, *landed})
 
     def _connect(self, base: Foundation, files: FileSystem, begun: BegunRequests) -> None:
-        """Connect mount and file system. Starts the invalidator's process if takeover is possible."""
+        """Connect mount and file system. Starts the invalidator's process."""
         self._connection.attach()
         answers = ImmediateReplies(base, files, self._connection, self.turns, self.observer, begun)
         self.observer.answer_directly(answers.answer, answers.opcodes)
         mark_execution(base, self._connection)
         logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())
-        self._kernel.connect(self.device)
+        self._kernel.connect()
 
     @property
     def data_mode(self) -> str:

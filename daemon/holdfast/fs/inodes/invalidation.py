@@ -12,6 +12,7 @@ from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.node import ROOT_ID, Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.store import Orphanage, Tree
 
@@ -22,11 +23,23 @@ class KernelNotifications(Protocol):
     def attributes_changed(self, node_id: int) -> None:
         """Invalidate the kernel's cached attributes of a node."""
 
+    def content_changed(self, node_id: int) -> None:
+        """Invalidate the kernel's cached attributes and content of a file.
+
+        The kernel waits for pages that it is reading: call it for a file of which it has no handle.
+        """
+
+    def invalidate_content(self, node_id: int) -> None:
+        """Invalidate the content of a file, which may be open. Returns at once; the kernel follows soon."""
+
     def knows(self, node_id: int) -> bool:
         """Say whether the kernel has a node with this id now. It forgets its attributes."""
 
     def invalidate(self, parent: int, name: bytes) -> None:
-        """Invalidate a name in the directory with node id ``parent``. Returns at once; the kernel follows soon."""
+        """Invalidate a name in the directory with node id ``parent``, and the cached listing of that directory.
+
+        Returns at once; the kernel follows soon.
+        """
 
     async def invalidate_now(self, names: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
         """Invalidate names, given with the node ids of their directories; return when the kernel has dropped them.
@@ -60,6 +73,8 @@ class Invalidation:
         self._unlinks = unlinks
         self._orphanage = orphanage
         self._hot = hot
+        self._content_changed = kernel.content_changed
+        self._invalidate_content = kernel.invalidate_content
         self.attributes_changed = kernel.attributes_changed
         self.invalidate = kernel.invalidate
         self.invalidate_now = kernel.invalidate_now
@@ -71,6 +86,18 @@ class Invalidation:
         """Call before replying with attributes: the kernel then does not cache a link count that may be wrong."""
         if node.backing in self._unlinks.losing:
             self.attributes_changed(node.id)  # replies to earlier requests are then shown, but not cached
+
+    def before_handle(self, opened: OpenFile) -> bool:
+        """Call before replying to an open of a file of which the kernel may cache another version's pages or attributes.
+
+        Returns whether the kernel has dropped all of that. If it has not, because somebody has the file open, each reply to
+        an open must make it drop the pages.
+        """
+        if opened.handles > 1:
+            self.attributes_changed(opened.node.id)
+            return False
+        self._content_changed(opened.node.id)
+        return True
 
     def is_open(self, inode: int) -> bool:
         """Say whether the file ``inode`` is open."""
@@ -159,10 +186,11 @@ class Invalidation:
         return [node for node in self._drop_dead_names() if node.is_named]
 
     def file_corrupt(self, inode: int) -> None:
-        """Refuse all further reads of the file ``inode``."""
+        """Refuse all further reads of the file ``inode``, also of pages that the kernel has cached."""
         node = self._nodes.of_backing(inode)
         if node is not None and node.opened is not None:
             node.opened.became_corrupt()
+            self._invalidate_content(node.id)
 
     def _drop_dead_names(self) -> list[Node]:
         """Drop all names below removed directories; return the files that lost one.

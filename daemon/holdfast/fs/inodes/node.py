@@ -49,7 +49,8 @@ class Node:
         self.zone: int = 0 if parent is None else parent.zone
         """The number of the zone that the node is in, for counts (``NodeTable``); 0 for the root and what has no name."""
         self.cache_is_stale = False
-        """True if the kernel may still cache pages of an earlier file of this node; the next open must drop them."""
+        """True if the kernel may still cache pages of an earlier file of this node, or an earlier listing of this directory;
+        the next open must drop them."""
 
     @property
     def is_named(self) -> bool:

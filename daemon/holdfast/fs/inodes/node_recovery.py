@@ -87,8 +87,10 @@ class NodeRecovery:
             self._names[node.id] = [(parent.backing, name) for parent, name in node.names()]
 
     def node_made(self, table: NodeTable, node: Node) -> None:
-        """Add the other names of a node that was made for one of them: the kernel may know these too."""
-        if self._is_loaded and len(self._names.get(node.backing, ())) > 1:
+        """Add what the kernel may have of a node that was made for one of its names: other names, and pages."""
+        names = self._names.get(node.backing, ()) if self._is_loaded else ()
+        node.cache_is_stale = bool(names)
+        if len(names) > 1:
             for parent, name in self._still(table, node.backing):
                 table.add_name(node, parent, name)
 

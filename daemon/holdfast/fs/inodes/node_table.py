@@ -73,7 +73,7 @@ class EarlierNodes(Protocol):
         """Say whether the kernel has a node with this id, which is not in the table, from an earlier daemon."""
 
     def node_made(self, table: NodeTable, node: Node) -> None:
-        """Add the other names that the kernel may know of a file for one of whose names a node was made."""
+        """Add what the kernel may have of a file for one of whose names a node was made: other names, and stale pages."""
 
     def node_left(self, node: Node) -> None:
         """Note that a node has left the table."""
@@ -118,6 +118,7 @@ class NodeTable:
     ) -> None:
         self.root = Node(ROOT_ID, None, b"", root_inode, True)
         self.root.lookups = 1
+        self.root.cache_is_stale = True  # zones may have come and gone since an earlier daemon
         self._nodes: dict[int, Node] = {ROOT_ID: self.root}
         self.known = self._nodes.get
         """Return the node with this id if it is in the table. It is the dictionary's own method: each request calls it."""
@@ -242,13 +243,17 @@ class NodeTable:
         return node
 
     def inherit(self, node_id: int, backing: int, is_directory: bool, names: list[tuple[Node, bytes]]) -> Node:
-        """Return a new node with an id from an earlier daemon. It counts one kernel reference; there may be more."""
+        """Return a new node with an id from an earlier daemon. It counts one kernel reference; there may be more.
+
+        The earlier daemon may have died before it made the kernel drop pages.
+        """
         parent, name = names[0] if names else (None, b"")
         node = self._nodes[node_id] = Node(node_id, parent, name, backing, is_directory)
         if parent is self.root:
             node.zone = self._zones.get(name, 0)
         node.more_names = names[1:] or None
         node.lookups = 1
+        node.cache_is_stale = True
         for directory, _ in names:
             directory.children += 1
         if backing and backing != node_id:
@@ -268,7 +273,7 @@ class NodeTable:
         if self._by_path.get(path) is node:
             del self._by_path[path]
         node.backing = inode
-        node.cache_is_stale = True
+        node.cache_is_stale = node.opened is None or node.opened.inode != inode
         if node.id != inode:
             self.moved[inode] = node.id
             self._keeper.keep(node)

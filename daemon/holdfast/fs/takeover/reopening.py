@@ -64,6 +64,9 @@ class Takeover:
                 backing_id=record.backing_id or None,
                 served=bool(record.version),
             )
+            if record.backing_id:
+                node = opened.node
+                node.cache_is_stale = False  # what is open in passthrough has no pages in the kernel
             if record.uid:
                 self._limits.resume(opened, record.uid)
                 opened.passed_on_from(record.uid)

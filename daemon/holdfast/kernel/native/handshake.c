@@ -113,10 +113,12 @@ static int keep(void)
 	return problem;
 }
 
-/* Set the flags of `add` that the kernel offers. */
+/* Set the flags of `add` that the kernel offers, and clear those that these exclude. */
 static void amend(struct init_reply *init)
 {
 	uint64_t flags = flags_of(init->flags, init->more_flags) | (handshake.add & handshake.offered);
+	if (flags & INIT_EXPLICIT_INVALIDATE)
+		flags &= ~INIT_AUTO_INVALIDATE;
 	if (flags & INIT_WRITEBACK_CACHE)
 		flags &= ~INIT_PASSTHROUGH; /* the kernel supports only one of the two */
 	if (flags >> 32 != 0)

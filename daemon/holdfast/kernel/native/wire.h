@@ -33,7 +33,9 @@ enum notification { NOTIFY_RESEND = 7 };
 
 /* Flags of the INIT request and reply; those above bit 31 are valid only with INIT_EXTENDED. Others are set by the Python side
  * (kernel/protocol.py). */
+#define INIT_AUTO_INVALIDATE (UINT64_C(1) << 12)
 #define INIT_WRITEBACK_CACHE (UINT64_C(1) << 16)
+#define INIT_EXPLICIT_INVALIDATE (UINT64_C(1) << 25)
 #define INIT_LONG_SETXATTR (UINT64_C(1) << 29)
 #define INIT_EXTENDED (UINT64_C(1) << 30)
 #define INIT_PASSTHROUGH (UINT64_C(1) << 37)
