@@ -14,6 +14,7 @@ from holdfast.config import WorkdirsSection
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import WorkdirInfo
 from holdfast.errors import ConfigurationError, DaemonUnreachableError
+from holdfast_spark.kubernetes import template_settings
 from holdfast_spark.linking import give_executors_the_jar, linking_settings
 from holdfast_spark.placement import place_state
 from holdfast_spark.plugin import STEP_ASIDE, plugin_works
@@ -35,7 +36,12 @@ _T = TypeVar("_T")
 
 
 def configure(
-    builder: SparkSession.Builder, *, name: str, role: str = "driver", socket: str | None = None
+    builder: SparkSession.Builder,
+    *,
+    name: str,
+    role: str = "driver",
+    socket: str | None = None,
+    kubernetes: bool = False,
 ) -> SparkSession.Builder:
     """Return ``builder`` set up to keep its state on the mount.
 
@@ -43,12 +49,17 @@ def configure(
     the same name is refused (``RefusedError``, which names the holder). The session that the builder makes runs the
     partitions of its streaming queries where their state is (``place_state``), reports their batches to the daemon
     (``holdfast batches``), and says in a sentence when a query has ended because another driver works on its checkpoint.
-    Call it before the session is made, once per process. A daemon that is just being replaced is waited for. Raises
-    ``DaemonUnreachableError`` if none answers on ``socket`` (default: ``$HOLDFAST_SOCKET``, then
+    Call it before the session is made, once per process. With ``kubernetes``, executors' pods get their template
+    (``holdfast_spark.kubernetes``), in place of one that is set already. A daemon that is just being replaced is waited for.
+    Raises ``DaemonUnreachableError`` if none answers on ``socket`` (default: ``$HOLDFAST_SOCKET``, then
     ``/run/holdfast/control.sock``).
     """
     local = local_directory(name, role, socket)
-    for key, value in {**settings(local), **links_in_mount(socket), **STEP_ASIDE}.items():
+    chosen = {**settings(local), **links_in_mount(socket), **STEP_ASIDE}
+    if kubernetes:
+        mountpoint = _ask(socket, ControlClient.status).mountpoint
+        chosen |= template_settings(local.parent / "executor-pod.yaml", directory_name(name), mountpoint)
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     return with_installed(builder, partial(install, socket=socket))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from holdfast.control.client import RefusedError
 from holdfast.mount import mountpoint
 from holdfast.mount.mountpoint import Life
 from tests.conftest import NodeFactory
@@ -118,6 +119,41 @@ def test_a_pod_waits_for_the_mount_and_gets_the_next_one_after_a_takeover_that_f
         with pytest.raises(OSError, match="Read-only"):
             (job / "new").touch()
         driver.unpublish("job")
+
+
+def test_a_volume_holds_a_working_directory_until_its_pod_is_gone(node: Node, kubelet: Path) -> None:
+    slots = {"workdir": "executor/app", "slots": "true", "uid": "1000"}
+    with CsiDriver(node, kubelet).running() as driver:
+        first, second = (driver.publish("local", slots, pod) for pod in ("pod-1", "pod-2"))
+        assert driver.publish("local", slots, "pod-1") == first
+        assert _held(node) == {"executor_app-0": "pod jobs/the-pod-1", "executor_app-1": "pod jobs/the-pod-2"}
+        (first / "localState/state").write_text("of the first")
+        assert (node.mountpoint / "work/executor_app-0/localState/state").stat().st_ino
+        assert ((first / "tmp").stat().st_uid, (second / "tmp").stat().st_uid) == (1000, 1000)
+        with node.client() as client, pytest.raises(RefusedError, match="held by pod jobs/the-pod-1 since"):
+            client.acquire("executor", "app-0", os.getpid())
+        with pytest.raises(grpc.RpcError) as refused:
+            driver.publish("another", {"workdir": "executor/app-0"}, "pod-3")
+        assert refusal(refused.value)[0] == "FAILED_PRECONDITION"
+    node.kill()
+    node.start()  # what volumes hold is held over restarts of both
+    with CsiDriver(node, kubelet).running() as driver:
+        assert _held(node) == {"executor_app-0": "pod jobs/the-pod-1", "executor_app-1": "pod jobs/the-pod-2"}
+        driver.unpublish("local", "pod-1")
+        assert _held(node) == {"executor_app-1": "pod jobs/the-pod-2"}
+        again = driver.publish("local", slots, "pod-4")
+        assert (again / "localState/state").read_text() == "of the first", "the first free slot is found again"
+        mountpoint.detach(str(driver.target("local", "pod-2")))
+        shutil.rmtree(kubelet / "pods/pod-2")  # as when a node is reset
+        driver.publish("all", {}, "pod-5")  # a change of mounts wakes the driver
+        wait_until(lambda: _held(node) == {"executor_app-0": "pod jobs/the-pod-4"})
+        driver.unpublish("local", "pod-4")
+        assert _held(node) == {}
+
+
+def _held(node: Node) -> dict[str, str | None]:
+    with node.client() as client:
+        return {Path(info.path).name: info.holder for info in client.workdirs() if info.holder}
 
 
 def _is_of(node: Node, target: Path) -> bool:

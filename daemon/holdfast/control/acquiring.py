@@ -12,7 +12,7 @@ from holdfast.control.operations import PAGE, Operation
 from holdfast.control.replies import LARGEST_PAGE, body, page_size, reply
 from holdfast.control.status import StatusReport
 from holdfast.errors import WithheldError
-from holdfast.workdirs import Workdirs
+from holdfast.workdirs import Volume, Workdirs
 
 
 class WorkdirRoutes:
@@ -43,6 +43,11 @@ class WorkdirRoutes:
         wanted = await body(request, AcquireRequest)
         caller = request.scope[CALLER]
         owner = _owner_for(caller, wanted)
+        if wanted.volume:
+            if not caller.is_root:
+                raise WithheldError("only root may acquire a working directory for a volume")
+            held = await self._workdirs.acquire_for_volume(wanted.role, wanted.id, Volume(wanted.volume, wanted.pod), owner)
+            return reply(self._report.workdir(held))
         workdir = await self._workdirs.acquire(
             wanted.role, wanted.id, wanted.pid, owner, caller.uid, wanted.pid_namespace, adopts=wanted.adopt
         )
@@ -53,7 +58,7 @@ class WorkdirRoutes:
         caller = request.scope[CALLER]
         if not caller.is_root and caller.uid != self._workdirs.owner(wanted.role, wanted.id):
             raise WithheldError("only root may release a working directory of another user")
-        return reply(self._report.workdir(self._workdirs.release(wanted.role, wanted.id)))
+        return reply(self._report.workdir(self._workdirs.release(wanted.role, wanted.id, wanted.volume)))
 
 
 def _owner_for(caller: Caller, wanted: AcquireRequest) -> tuple[int, int]:

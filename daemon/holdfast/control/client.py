@@ -87,9 +87,18 @@ class ControlClient:
         )
         return self._post("/v1/workdirs/acquire", wanted, messages.WorkdirInfo)
 
-    def release(self, role: str, resource_id: str) -> messages.WorkdirInfo:
-        """Release a working directory."""
-        return self._post("/v1/workdirs/release", messages.ReleaseRequest(role=role, id=resource_id), messages.WorkdirInfo)
+    def acquire_for_volume(
+        self, role: str, resource_id: str, volume: str, pod: str, owner: tuple[int, int]
+    ) -> messages.WorkdirInfo:
+        """Acquire, as root, a working directory for a volume of the pod ``pod``, until it is released."""
+        uid, gid = owner
+        wanted = messages.AcquireRequest(role=role, id=resource_id, pid=0, uid=uid, gid=gid, volume=volume, pod=pod)
+        return self._post("/v1/workdirs/acquire", wanted, messages.WorkdirInfo)
+
+    def release(self, role: str, resource_id: str, volume: str = "") -> messages.WorkdirInfo:
+        """Release a working directory; with ``volume``, only if the volume with this id holds it."""
+        wanted = messages.ReleaseRequest(role=role, id=resource_id, volume=volume)
+        return self._post("/v1/workdirs/release", wanted, messages.WorkdirInfo)
 
     def entries(self, path: str) -> Iterator[messages.EntryInfo]:
         """Yield the entries of the directory ``path``, page by page."""

@@ -196,4 +196,5 @@ class StatusReport:
             max_bytes=workdir.limit.size_bytes,
             used_files=usage.used.files if usage else None,
             max_files=workdir.limit.files,
+            volume=record.volume,
         )

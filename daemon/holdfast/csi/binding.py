@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast.csi.serving import CallError, invalid
-from holdfast.csi.volumes import Wanted
+from holdfast.csi.volumes import Volume, Wanted
 from holdfast.errors import MountpointError
 from holdfast.mount.mount_calls import copy_of, place
 from holdfast.mount.mountpoint import Mount
@@ -26,10 +26,10 @@ _SEARCH = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MODE = 0o755
 
 
-def bind(mount: Mount, wanted: Wanted, target: str) -> None:
-    """Bind what is wanted of ``mount`` to ``target``, in one step. Raises ``CallError`` and ``MountpointError``."""
-    mode = "ro" if wanted.read_only else "rw"
-    about = [mount.mountpoint, str(mount.device), wanted.path, target, mode, str(wanted.uid), str(wanted.gid)]
+def bind(mount: Mount, volume: Volume) -> None:
+    """Bind a volume's directory of ``mount`` to its target, in one step. Raises ``CallError`` and ``MountpointError``."""
+    mode, owner = "ro" if volume.wanted.read_only else "rw", [str(volume.wanted.uid), str(volume.wanted.gid)]
+    about = [mount.mountpoint, str(mount.device), volume.path, volume.target, mode, *owner]
     program = subprocess.Popen(
         [sys.executable, "-m", __name__, *about], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=for_child(os.environ)
     )

@@ -13,8 +13,9 @@ from typing import Any
 
 from holdfast.csi import stubs
 from holdfast.csi.controller import NAME, Controller, Identity
+from holdfast.csi.leases import Leases
 from holdfast.csi.node import Node
-from holdfast.csi.serving import Calls, serve
+from holdfast.csi.serving import CallError, Calls, serve
 from holdfast.csi.volumes import Records
 from holdfast.errors import HoldfastError
 from holdfast.mount.mountpoint import real_path
@@ -43,7 +44,9 @@ def _serve(options: argparse.Namespace) -> None:
     kubelet = Path(options.kubelet)
     directory = Path(options.directory or kubelet / "plugins" / NAME)
     socket = directory / "csi.sock"
-    node = Node(real_path(options.mountpoint), options.node, Records(directory / "volumes"), Path(options.socket))
+    control = Path(options.socket)
+    leases = Leases(control, kubelet / "pods")
+    node = Node(real_path(options.mountpoint), options.node, Records(directory / "volumes"), leases, control)
     services = stubs.csi.DESCRIPTOR.services_by_name
     servers = [
         serve(
@@ -97,12 +100,15 @@ def _look_after(node: Node) -> None:
     with open("/proc/self/mountinfo", "rb") as mounts:
         changes = select.poll()
         changes.register(mounts, select.POLLPRI | select.POLLERR)
-        seconds = 0.0
+        seconds, told = 0.0, ""
         while True:
             changes.poll(seconds * 1000)
             try:
                 node.rebind()
-                seconds = _LOOK_SECONDS
-            except (HoldfastError, OSError) as problem:  # the next look tries again
-                _log.warning("volumes can't be looked after: %s", problem)
+                node.sweep()
+                seconds, told = _LOOK_SECONDS, ""
+            except (HoldfastError, OSError, CallError) as problem:  # the next look tries again
+                if str(problem) != told:
+                    told = str(problem)
+                    _log.warning("volumes can't be looked after: %s", told)
                 seconds = _ATTEMPT_SECONDS

@@ -10,11 +10,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.control.client import ControlClient
 from holdfast.csi.binding import bind
+from holdfast.csi.leases import Leases
 from holdfast.csi.serving import CallError, Calls, invalid
 from holdfast.csi.stubs import csi as messages
-from holdfast.csi.volumes import Records, Volume, Wanted, pod_of, wanted
+from holdfast.csi.volumes import Records, Volume, pod_of, wanted
 from holdfast.errors import NotMountedError
 from holdfast.mount import mountpoint as mounts
 from holdfast.mount.mountpoint import Life, Mount
@@ -31,9 +34,10 @@ _log = logging.getLogger("holdfast.csi")
 class Node:
     """Binds directories of the mount at ``mountpoint``. ``name`` is the node's in Kubernetes, ``socket`` the daemon's."""
 
-    def __init__(self, mountpoint: str, name: str, records: Records, socket: Path) -> None:
+    def __init__(self, mountpoint: str, name: str, records: Records, leases: Leases, socket: Path) -> None:
         self._mountpoint = mountpoint
         self._socket = socket
+        self._leases = leases
         self._name = name
         self._records = records
         self._busy: set[str] = set()
@@ -65,7 +69,7 @@ class Node:
             with suppress(CallError), self._alone(volume.target):
                 if self._records.get(volume.target) == volume and _is_stale(volume, mount):
                     _clear(volume.target)
-                    bind(mount, volume.wanted, volume.target)
+                    bind(mount, volume)
                     _log.warning(
                         "%s: its mount was gone, and it is bound to the new one: containers that have begun before see the "
                         "old one, unless their volumeMounts have mountPropagation: HostToContainer",
@@ -86,33 +90,49 @@ class Node:
         volume = _asked_for(asked)
         with self._alone(volume.target):
             known = self._records.get(volume.target)
-            if known is not None and known != volume:
+            if known is not None and (known.id, known.wanted) != (volume.id, volume.wanted):
                 raise CallError("ALREADY_EXISTS", f"{known.name} is bound there, or was asked for in another way")
             mount = self.answering_mount()
             if known is not None and not _is_stale(volume, mount) and mounts.mounted_on(volume.target) is not None:
                 return messages.NodePublishVolumeResponse()
             _clear(volume.target)
             Path(volume.target).mkdir(parents=True, exist_ok=True)
-            self._check_store(volume.wanted)
+            volume = replace(volume, path=self._path_of(volume))
             self._records.put(volume)
-            bind(mount, volume.wanted, volume.target)
-        _log.info("%s: %s is bound to %s", volume.name, volume.wanted.path or "the mount", volume.target)
+            bind(mount, volume)
+        _log.info("%s: %s is bound to %s", volume.name, volume.path or "the mount", volume.target)
         return messages.NodePublishVolumeResponse()
 
-    def _check_store(self, wanted: Wanted) -> None:
-        """Raise ``CallError`` if the daemon has no such store: beside stores, the mount has the working directories."""
-        store = wanted.path.partition("/")[0]
+    def sweep(self) -> None:
+        """End what is of pods that kubelet does not have any more. Raises ``HoldfastError`` and ``OSError``."""
+        for volume in self._records.all():
+            if volume.pod_uid and not self._leases.has(volume.pod_uid) and mounts.mounted_on(volume.target) is None:
+                self._records.discard(volume.target)
+        self._leases.sweep()
+
+    def _path_of(self, volume: Volume) -> str:
+        """Return what to bind, below the mount; acquire it if it is a working directory.
+
+        Raises ``CallError`` if the daemon has no such store: beside stores, the mount has the bases of working directories.
+        """
+        if volume.wanted.workdir:
+            return self._leases.acquire(volume)
+        store = volume.wanted.path.partition("/")[0]
         with ControlClient(self._socket) as daemon:
             if store and store not in daemon.status().remotes:
                 raise invalid(f"the mount has no store {store!r}")
+        return volume.wanted.path
 
     def _unpublish(self, asked: Any) -> Any:
         if not asked.volume_id or not asked.target_path:
             raise invalid("the request lacks volume_id or target_path")
         with self._alone(asked.target_path):
+            known = self._records.get(asked.target_path)
             _clear(asked.target_path)
             with suppress(FileNotFoundError):
                 os.rmdir(asked.target_path)
+            if known is not None and known.wanted.workdir:
+                self._leases.release(known)
             self._records.discard(asked.target_path)
         return messages.NodeUnpublishVolumeResponse()
 

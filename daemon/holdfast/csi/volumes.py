@@ -6,13 +6,15 @@ import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 
 from holdfast.csi.serving import invalid
 from holdfast.system.whole_file import write_whole
 
-_ATTRIBUTES = ("store", "path", "readOnly", "uid", "gid")
+_ATTRIBUTES = ("store", "path", "readOnly", "uid", "gid", "workdir", "slots")
+_WORKDIR = re.compile(r"[A-Za-z0-9-]+/[A-Za-z0-9_-]+")
 _STORE = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _POD = "csi.storage.k8s.io/pod."
 
@@ -20,23 +22,35 @@ _POD = "csi.storage.k8s.io/pod."
 class Wanted(msgspec.Struct, frozen=True):
     """What a volume shows: ``path`` below the mount ("": all of it), which is made for ``uid`` and ``gid`` if it is missing.
 
-    -1 stands for the owner of the directory above.
+    -1 stands for the owner of the directory above. Or ``workdir``, as ROLE/ID, which the volume then holds; with ``slots``,
+    the first that is free of ID-0, ID-1, ….
     """
 
     path: str
     read_only: bool
     uid: int = -1
     gid: int = -1
+    workdir: str = ""
+    slots: bool = False
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """A volume that is bound to ``target``, and the pod that it is for, as far as kubelet has said so."""
+    """A volume that is bound to ``target``, and the pod that it is for, as far as kubelet has said so.
+
+    ``path`` is what is bound, below the mount.
+    """
 
     id: str
     target: str
     wanted: Wanted
     pod_uid: str = ""
     pod: str = ""
+    path: str = ""
+
+    @property
+    def lease(self) -> str:
+        """The volume as the holder of a working directory: without spaces, which a claim's id may have."""
+        return f"{self.pod_uid}/{quote(self.id, safe='')}"
 
     @property
     def name(self) -> str:
@@ -54,6 +68,11 @@ def wanted(attributes: Mapping[str, str], *, read_only: bool) -> Wanted:
         raise invalid(f"volumeAttributes: {store!r} is no name of a store")
     if path and not store:
         raise invalid("volumeAttributes: a path is one in a store: name that too")
+    workdir, slots = own.get("workdir", ""), _flag(own, "slots")
+    if workdir and (store or path or not _WORKDIR.fullmatch(workdir)):
+        raise invalid(f"volumeAttributes: workdir is ROLE/ID, and stands without store and path; {workdir!r} is not")
+    if slots and not workdir:
+        raise invalid("volumeAttributes: slots are those of a workdir: name that too")
     names = [name for name in path.split("/") if name]
     if path.startswith("/") or "\0" in path or any(name in (".", "..") for name in names):
         raise invalid(f"volumeAttributes: the path {path!r} must lead down from its store, without '..'")
@@ -62,6 +81,8 @@ def wanted(attributes: Mapping[str, str], *, read_only: bool) -> Wanted:
         read_only=read_only or _flag(own, "readOnly"),
         uid=_number(own, "uid"),
         gid=_number(own, "gid"),
+        workdir=workdir,
+        slots=slots,
     )
 
 

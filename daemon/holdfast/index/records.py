@@ -114,8 +114,15 @@ class EntrySize(msgspec.Struct, array_like=True, gc=False):
     size_bytes: int
 
 
+HELD_BY_VOLUME = -1
+
+
 class WorkdirRecord(msgspec.Struct, array_like=True):
-    """A working directory: which process holds it (``pid`` 0: none) and since when, in seconds."""
+    """A working directory: which process holds it (``pid`` 0: none), and since when, in seconds.
+
+    Where a volume holds it, ``pid_started_ticks`` is ``HELD_BY_VOLUME``, and ``command`` has its id, a space, and its pod:
+    the record has the same form as before there were such.
+    """
 
     role: str
     resource_id: str
@@ -126,6 +133,11 @@ class WorkdirRecord(msgspec.Struct, array_like=True):
     pid_started_ticks: int = 0
     command: str = ""
     acquisitions: int = 1
+
+    @property
+    def volume(self) -> str:
+        """The id of the volume that holds it; "": none does."""
+        return self.command.partition(" ")[0] if self.pid_started_ticks == HELD_BY_VOLUME else ""
 
 
 encoded: Callable[[Entry | WorkdirRecord | CachedName], bytes] = msgspec.msgpack.Encoder().encode

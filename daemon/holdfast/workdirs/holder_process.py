@@ -1,4 +1,7 @@
-"""Processes that hold something: found, distinguished from later ones with the same number, and waited for."""
+"""Processes and volumes that hold something.
+
+Processes are found, distinguished from later ones with the same number, and waited for.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,14 @@ from holdfast.system.processes import leader_of, numbers_of, real_ids
 _PROC = Path("/proc")
 _STARTED_FIELD = 22  # proc(5), /proc/PID/stat: starttime, in clock ticks after boot
 _PAUSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A volume of a pod (``NAMESPACE/NAME``), which holds a directory until it is released, over restarts of the machine."""
+
+    id: str
+    pod: str = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Holders of working directories: noting them, watching them, and what their end means.
 
 A directory is held while the process that acquired it lives, or while its lease file ``.lease`` is open: a shell opens it,
-its children inherit the descriptor, and the kernel closes it with the last of them. Every step is one record, so a restarted
+its children inherit the descriptor, and the kernel closes it with the last of them. A volume of a pod holds it until it is
+released. Every step is one record, so a restarted
 daemon knows all holders, with or without its index. Holders that ended meanwhile count as released at the restart.
 """
 
@@ -17,9 +18,9 @@ import trio
 
 from holdfast.errors import IndexUnwritableError
 from holdfast.fs.inodes.node_table import NodeTable
-from holdfast.index import WorkdirRecord
+from holdfast.index import HELD_BY_VOLUME, WorkdirRecord
 from holdfast.telemetry import EventLog
-from holdfast.workdirs.holder_process import Process
+from holdfast.workdirs.holder_process import Process, Volume
 from holdfast.workdirs.ownership import LEASE_FILE
 from holdfast.workdirs.records import Records
 from holdfast.workdirs.tree import WorkdirTree
@@ -56,8 +57,8 @@ class Holding:
             task_status.started()
             await trio.sleep_forever()
 
-    def hold(self, path: bytes, name: WorkdirName, process: Process) -> WorkdirRecord:
-        """Note that a process holds the directory from now on. Raises ``IndexUnwritableError``."""
+    def hold(self, path: bytes, name: WorkdirName, holder: Process | Volume) -> WorkdirRecord:
+        """Note who holds the directory from now on. Raises ``IndexUnwritableError``."""
         now = time.time()
         old = self.records.get(path)
         record = WorkdirRecord(
@@ -65,33 +66,39 @@ class Holding:
             name.resource_id,
             created_seconds=old.created_seconds if old else now,
             acquired_seconds=now,
-            pid=process.pid,
-            pid_started_ticks=process.started_ticks,
-            command=process.command,
             acquisitions=old.acquisitions + 1 if old else 1,
         )
+        if isinstance(holder, Volume):
+            record.pid_started_ticks, record.command = HELD_BY_VOLUME, f"{holder.id} {holder.pod}"
+        else:
+            record.pid, record.pid_started_ticks, record.command = holder.pid, holder.started_ticks, holder.command
         self.records.put(path, record)
         self.events.emit(
-            "workdir-acquired", path=os.fsdecode(path), pid=process.pid, command=process.command, uid=self.tree.owner(path)
+            "workdir-acquired", path=os.fsdecode(path), pid=record.pid, command=record.command, uid=self.tree.owner(path)
         )
-        self._watch(process)
+        if isinstance(holder, Process):
+            self._watch(holder)
         return record
 
     def holder(self, path: bytes, record: WorkdirRecord | None) -> str | None:
         """Return in words who holds the directory with this record; None if nobody does."""
         if record is None:
             return None
+        if record.volume:
+            return f"pod {record.command.partition(' ')[2]}"
         if record.pid and process_of(record).is_alive():
             return f"pid {record.pid} ({record.command})"
         if self._lease_is_open(path):
             return f"a process that {record.command} started (it has {LEASE_FILE.decode()} open)"
         return None
 
-    def process_gone(self, path: bytes, record: WorkdirRecord) -> None:
-        """Record that no process holds the directory. If its lease file is open, the last close ends the hold.
+    def holder_gone(self, path: bytes, record: WorkdirRecord) -> None:
+        """Record that no process or volume holds the directory. If its lease file is open, the last close ends the hold.
 
         After an error nothing is recorded.
         """
+        if record.volume:
+            record.pid_started_ticks = 0
         if self._lease_is_open(path):
             record.pid = 0
             self.records.put(path, record)
@@ -139,7 +146,7 @@ class Holding:
             record = self.records.get(path)
             try:
                 if record is not None and process_of(record) == process:
-                    self.process_gone(path, record)
+                    self.holder_gone(path, record)
             except TRANSIENT as problem:
                 problems.append(f"{os.fsdecode(path)}: {problem}")
         return problems[:_TOLD_AT_ONCE]
@@ -163,6 +170,11 @@ class Holding:
                     self._watch(process_of(record))
             elif not record.released_seconds:
                 self.released(path, record)
+
+
+def holder_of(record: WorkdirRecord) -> Process | Volume:
+    """Return who a record names as holder."""
+    return Volume(record.volume, record.command.partition(" ")[2]) if record.volume else process_of(record)
 
 
 def process_of(record: WorkdirRecord) -> Process:

@@ -83,7 +83,7 @@ class Retention:
             if not self.tree.exists(path):
                 self._discard(path)
                 return math.inf
-            if record.pid and not record.released_seconds:
+            if (record.pid or record.volume) and not record.released_seconds:
                 return math.inf
             if self.holding.holder(path, record) is not None:
                 return now + _LEASE_CHECK_SECONDS

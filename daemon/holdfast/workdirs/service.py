@@ -1,7 +1,7 @@
 """Acquiring and releasing working directories, by request or by what happens in the mount.
 
-A directory is held by one process at a time (``workdirs.holding``). After that it is kept for the retention time of its role
-(``workdirs.retention``).
+A directory is held by one process or volume at a time (``workdirs.holding``). After that it is kept for the retention time
+of its role (``workdirs.retention``).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from holdfast.fs.inodes.node import Node, path_of
 from holdfast.index import WorkdirRecord
 from holdfast.store import Space
 from holdfast.system.processes import boot_id
-from holdfast.workdirs.holder_process import Process, number_here
-from holdfast.workdirs.holding import Holding, process_of
+from holdfast.workdirs.holder_process import Process, Volume, number_here
+from holdfast.workdirs.holding import Holding, holder_of
 from holdfast.workdirs.ownership import LEASE_FILE
 from holdfast.workdirs.records import Records
 from holdfast.workdirs.retention import Retention
@@ -105,29 +105,40 @@ class Workdirs:
         if asked_by not in (0, user):
             raise WithheldError("only root may acquire a working directory for a process of another user")
         owner = user if owner[0] == -1 else owner[0], group if owner[1] == -1 else owner[1]
+        return await self._acquire(name, process, owner, adopts=adopts)
+
+    async def acquire_for_volume(self, role: str, resource_id: str, volume: Volume, owner: tuple[int, int]) -> Workdir:
+        """Give a volume the directory, until ``release``. Otherwise as ``acquire``; -1 in ``owner`` stands for root."""
+        name = WorkdirName.checked(role, resource_id)
+        return await self._acquire(name, volume, (max(owner[0], 0), max(owner[1], 0)), adopts=False)
+
+    async def _acquire(
+        self, name: WorkdirName, holder: Process | Volume, owner: tuple[int, int], *, adopts: bool
+    ) -> Workdir:
         path = self._path_of(name)
-        held = self._held_by(path, process)
+        held = self._held_by(path, holder)
         if held is None and adopts:
             await self._tree.adopt(path, owner)
-            held = self._held_by(path, process)  # somebody else may have been faster
+            held = self._held_by(path, holder)  # somebody else may have been faster
         if held is None:
             self._prepare(path, owner)
-            held = self._describe(path, self._holding.hold(path, name, process))
+            held = self._describe(path, self._holding.hold(path, name, holder))
             self._new.set()
             self._wake()
         if not await self._tree.invalidate_kernel(path):
             raise DirectoryBusyError(f"a process holds the lock of {os.fsdecode(path)}: end what hangs there, and try again")
         return held
 
-    def _held_by(self, path: bytes, process: Process) -> Workdir | None:
-        """Return the directory if the process holds it, None if nobody does. Raises ``LeaseHeldError``."""
+    def _held_by(self, path: bytes, wanted: Process | Volume) -> Workdir | None:
+        """Return the directory if ``wanted`` holds it, None if nobody does. Raises ``LeaseHeldError``."""
         record = self._retention.record_of_existing(path)
         holder = self._holding.holder(path, record)
         if holder is None or record is None:
             return None
-        if process_of(record) == process:
+        if holder_of(record) == wanted:
             return self._describe(path, record)
-        self._events.emit("workdir-refused", path=os.fsdecode(path), holder=holder, pid=process.pid)
+        asked_for = {"pod": wanted.pod} if isinstance(wanted, Volume) else {"pid": wanted.pid}
+        self._events.emit("workdir-refused", path=os.fsdecode(path), holder=holder, **asked_for)
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.acquired_seconds))
         raise LeaseHeldError(
             f"{os.fsdecode(path)} is held by {holder} since {since}; end that process, or acquire with another id"
@@ -140,17 +151,18 @@ class Workdirs:
             self._events.emit("workdir-refused", path=os.fsdecode(path), problem=str(problem), uid=owner[0])
             raise
 
-    def release(self, role: str, resource_id: str) -> Workdir:
-        """End the process's hold on a directory now; it is kept for its retention time. Raises ``NoSuchEntryError``.
+    def release(self, role: str, resource_id: str, volume: str = "") -> Workdir:
+        """End the hold on a directory now; it is kept for its retention time. Raises ``NoSuchEntryError``.
 
-        While its lease file is open it is still held; the retention time begins when that is closed.
+        While its lease file is open it is still held; the retention time begins when that is closed. With ``volume``, only
+        the hold of the volume with this id ends.
         """
         path = self._path_of(WorkdirName.checked(role, resource_id))
         record = self._retention.record_of_existing(path)
         if record is None:
             raise NoSuchEntryError(f"there is no working directory {os.fsdecode(path)}")
-        if record.pid or not record.released_seconds:
-            self._holding.process_gone(path, record)
+        if volume in ("", record.volume) and (record.pid or record.volume or not record.released_seconds):
+            self._holding.holder_gone(path, record)
         return self._describe(path, record)
 
     def owner(self, role: str, resource_id: str) -> int:

@@ -26,12 +26,16 @@ class WorkdirInfo(Message, frozen=True):
     max_bytes: int = 0
     used_files: int | None = None
     max_files: int = 0
+    volume: str = ""
+    """The id of the volume that holds it; "": none does."""
 
 
 class AcquireRequest(Message, frozen=True):
     """A request for a working directory. uid and gid are its owner; -1 is that of the process.
 
     ``adopt``, for root alone: one that exists and is another user's is given to the owner, instead of being refused.
+
+    ``volume``, for root alone: a volume of the pod ``pod`` (``NAMESPACE/NAME``) holds it, and not a process.
 
     ``pid`` is a number in the process namespace with the inode number ``pid_namespace`` (of /proc/self/ns/pid), or in the
     daemon's if that is 0.
@@ -44,10 +48,13 @@ class AcquireRequest(Message, frozen=True):
     gid: int = -1
     pid_namespace: int = 0
     adopt: bool = False
+    volume: str = ""
+    pod: str = ""
 
 
 class ReleaseRequest(Message, frozen=True):
-    """The working directory to release."""
+    """The working directory to release; with ``volume``, only if the volume with this id holds it."""
 
     role: str
     id: str
+    volume: str = ""
