@@ -82,12 +82,22 @@ class Hdfs:
         """Append to a file, as another tool does, and the superuser."""
         self._ask("POST", name, "op=APPEND", data)
 
-    def _ask(self, method: str, name: str, query: str, data: bytes = b"") -> None:
+    def exchange_bytes(self, name: str, data: bytes) -> None:
+        """Put other bytes into a file, which keeps its extended attributes."""
+        self._ask("POST", name, "op=TRUNCATE&newlength=0")
+        self.append(name, data)
+
+    def names(self, directory: str) -> set[str]:
+        """Return the names in a directory."""
+        listed = self._ask("GET", directory, "op=LISTSTATUS").json()
+        return {each["pathSuffix"] for each in listed["FileStatuses"]["FileStatus"]}
+
+    def _ask(self, method: str, name: str, query: str, data: bytes = b"") -> httpx.Response:
         url = f"http://127.0.0.1:{self.http_port}/webhdfs/v1{self.path(name)}?{query}&user.name={getpass.getuser()}"
         answer = httpx.request(method, url, timeout=60)
         if answer.has_redirect_location:
             answer = httpx.request(method, answer.headers["location"], content=data, timeout=60)
-        answer.raise_for_status()
+        return answer.raise_for_status()
 
     def put(self, key: str, data: bytes) -> None:
         """Store a file as another tool does."""
