@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,10 +34,12 @@ def mounted_read_only(source: Path, path: Path) -> Iterator[Path]:
 def mounted_image(kind: str, path: Path, size_bytes: int, *mkfs_options: str) -> Iterator[Path]:
     """Make a file system of ``kind``, as in ext4, in a file beside ``path``, and mount it there. Needs root.
 
-    The test is skipped in a container that was given no loop devices.
+    The test is skipped in a container that was given no loop devices, and where the kernel lacks the file system.
     """
     if not os.path.exists("/dev/loop-control"):
         pytest.skip("needs loop devices")
+    if f"\t{kind}\n" not in Path("/proc/filesystems").read_text() or shutil.which(f"mkfs.{kind}") is None:
+        pytest.skip(f"needs {kind}")
     path.mkdir(parents=True, exist_ok=True)
     image = path.with_name(f"{path.name}.img")
     with image.open("wb") as file:
