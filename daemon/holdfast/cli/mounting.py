@@ -74,11 +74,11 @@ def mount(
     }
     options = _with_settings(options, settings_of(settings or []))
     loaded = load(config, os.environ, options)  # report mistakes here, not in a log
-    start_checks.check(loaded, os.environ)  # before the keeper makes its socket
+    start_checks.check(loaded, os.environ)  # before the supervisor makes its socket
     replaces_dead = mountpoints.mount_at(loaded.config.mount.mountpoint) is not None
     command = [*_MODULE, "holdfast.daemon"]
     if supervise:
-        command = [*_keeper(loaded.config), *command]
+        command = [*_supervisor(loaded.config), *command]
     if config:
         command += ["--config", str(config.absolute())]
     options_fd = hand_over({key: value for key, value in options.items() if value is not None})
@@ -239,12 +239,12 @@ def _mount_again(status: Status, *, lazy: bool) -> dict[str, object]:
     return _start(command, options_fd)
 
 
-def _keeper(config: Config) -> list[str]:
-    """Return the command line prefix that runs the daemon under a keeper, which holds the mount."""
+def _supervisor(config: Config) -> list[str]:
+    """Return the command line prefix that runs the daemon under a supervisor, which holds the mount."""
     socket = Path(config.control.socket)
     mountpoint = mountpoints.real_path(config.mount.mountpoint)
-    keeper = [*_MODULE, "holdfast.supervision.keeper", "--directory", str(socket.parent), "--mountpoint", mountpoint]
-    return [*keeper, "--"]
+    supervisor = [*_MODULE, "holdfast.supervision.supervisor", "--directory", str(socket.parent), "--mountpoint", mountpoint]
+    return [*supervisor, "--"]
 
 
 def _start(command: list[str], options_fd: int, at: int | None = None) -> dict[str, object]:
@@ -285,7 +285,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(_BEFORE_SIGTERM_SECONDS)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # a daemon that hangs, and its keeper
+        os.killpg(process.pid, signal.SIGKILL)  # a daemon that hangs, and its supervisor
 
 
 def _inserted(command: list[str], options: list[str], at: int | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""The service manager, which starts the daemon and restarts it: systemd, or the ``keeper`` with the same protocol.
+"""The service manager, which starts the daemon and restarts it: systemd, or the ``supervisor`` with the same protocol.
 
 Messages go to its notification socket (sd_notify(3)). It can hold descriptors, which the next daemon gets back at its start
 (sd_listen_fds(3)), so they outlive this one. Without such a socket there is no service manager, and nothing is held.
@@ -54,7 +54,7 @@ class ServiceManager:
         self.tell("WATCHDOG_USEC=0")
 
     def is_there(self) -> bool:
-        """Say whether there is a manager now: a keeper that was killed holds nothing and restarts nothing."""
+        """Say whether there is a manager now: a supervisor that was killed holds nothing and restarts nothing."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
             return self._connects(channel)
 
@@ -69,7 +69,7 @@ class ServiceManager:
     def starts_again(self, *, gave_back: bool) -> bool:
         """Say whether this daemon was started because the one before it died, not because a person asked for it.
 
-        ``gave_back`` says whether a descriptor came back; a keeper has none when it starts its first daemon. systemd may
+        ``gave_back`` says whether a descriptor came back; a supervisor has none when it starts its first daemon. systemd may
         have closed the descriptor of a mount that is gone, but counts automatic restarts; False when systemctl fails.
         """
         if not self._unit:

@@ -1,4 +1,4 @@
-"""When the keeper starts its daemon again, after which pause, with what, and when it gives up."""
+"""When the supervisor starts its daemon again, after which pause, with what, and when it gives up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SECONDS = 30.0
 
 
 class Kept:
-    """What a keeper did with a daemon that carried out ``runs``, one at each start."""
+    """What a supervisor did with a daemon that carried out ``runs``, one at each start."""
 
     def __init__(self, directory: Path, *runs: str, mountpoint: Path | None = None, watchdog: float = 30) -> None:
         self._log = directory / "starts"
@@ -35,11 +35,11 @@ class Kept:
             str(mountpoint or directory),
             f"--watchdog={watchdog}",
         ]
-        command = [sys.executable, "-m", "holdfast.supervision.keeper", *options, "--", *daemon]
+        command = [sys.executable, "-m", "holdfast.supervision.supervisor", *options, "--", *daemon]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     def end(self) -> int:
-        """Wait for the keeper's end; return its exit status."""
+        """Wait for the supervisor's end; return its exit status."""
         _, self.said = self.process.communicate(timeout=_SECONDS)
         assert list(self._directory.iterdir()) == []
         return self.process.returncode
@@ -54,20 +54,20 @@ class Kept:
         return [float(seconds) for seconds in re.findall(r"started again in ([\d.]+) s", self.said)]
 
 
-def test_sockets_of_dead_keepers_are_taken_away_and_those_of_living_ones_stay(tmp_path: Path) -> None:
+def test_sockets_of_dead_supervisors_are_taken_away_and_those_of_living_ones_stay(tmp_path: Path) -> None:
     """In a container, whose processes get the same numbers each time, one is in the way of the next."""
     directory = tmp_path / "run"
     directory.mkdir()
-    names = [f"keeper-{number}.sock" for number in range(os.getpid(), os.getpid() + 50)]
+    names = [f"holder-{number}.sock" for number in range(os.getpid(), os.getpid() + 50)]
     for name in names:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as dead:
             dead.bind(str(directory / name))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as living:
-        living.bind(str(directory / "keeper-living.sock"))
+        living.bind(str(directory / "holder-living.sock"))
         kept = Kept(tmp_path, "ready,exit=0")
         _, said = kept.process.communicate(timeout=_SECONDS)
         assert (kept.process.returncode, said) == (0, "")
-        assert os.listdir(directory) == ["keeper-living.sock"]
+        assert os.listdir(directory) == ["holder-living.sock"]
 
 
 def test_a_daemon_that_ends_in_order_is_not_started_again(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ _ABORT_SECONDS = 2.0
 _KILLED = 128  # plus the signal's number: the exit status that shells use
 
 
-class Keeper:
+class Supervisor:
     """Runs ``command``, the daemon of the mount at ``path``; the notification socket is made in ``directory``."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Keeper:
         self._was_ready = False
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         _remove_dead_sockets(directory)
-        self._address = str(directory / f"keeper-{os.urandom(3).hex()}.sock")  # a pid would not do: in containers it repeats
+        self._address = str(directory / f"holder-{os.urandom(3).hex()}.sock")  # a pid would not do: in containers it repeats
         self._messages = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         umask = os.umask(0o177)  # whoever may write to it can have mounts held
         try:
@@ -224,8 +224,8 @@ class Keeper:
 
 
 def _remove_dead_sockets(directory: Path) -> None:
-    """Remove the sockets of keepers that were killed."""
-    for path in directory.glob("keeper-*.sock"):
+    """Remove the sockets of supervisors that were killed."""
+    for path in directory.glob("holder-*.sock"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
             try:
                 channel.connect(str(path))
@@ -244,7 +244,7 @@ def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"holdfast keeper: {text}\n")
+    sys.stderr.write(f"holdfast supervisor: {text}\n")
     sys.stderr.flush()
 
 
@@ -252,7 +252,7 @@ def main() -> int:
     """Run the command given after the options."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it has the credentials that its daemons get
     parser = argparse.ArgumentParser(
-        prog="holdfast.supervision.keeper", description="Holds a mount while its daemon is replaced."
+        prog="holdfast.supervision.supervisor", description="Holds a mount while its daemon is replaced."
     )
     parser.add_argument("--directory", type=Path, required=True, help="where the notification socket is made")
     parser.add_argument("--mountpoint", required=True, help="the mountpoint, without symbolic links")
@@ -266,11 +266,13 @@ def main() -> int:
     ready_fd, options_fd = (_out_of_the_way(fd) for fd in (options.ready_fd, options.options_fd))
     try:
         options.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        keeper = Keeper(options.command, options.directory, options.mountpoint, ready_fd, options_fd, options.watchdog)
+        supervisor = Supervisor(
+            options.command, options.directory, options.mountpoint, ready_fd, options_fd, options.watchdog
+        )
     except OSError as problem:
         _give_up(options.directory, problem.strerror or "the path is too long for a socket; 80 bytes will do", ready_fd)
         return 1
-    return keeper.run()
+    return supervisor.run()
 
 
 def _out_of_the_way(fd: int | None) -> int | None:
