@@ -28,6 +28,7 @@ from holdfast.errors import ConfigurationError, DaemonUnreachableError, Holdfast
 from holdfast.mount import covered_directory, dead_mount_users
 from holdfast.mount import mountpoint as mountpoints
 from holdfast.supervision import restart_check
+from holdfast.supervision.keeper import ABANDON_SECONDS
 
 _START_SECONDS = 180.0
 _STOP_SECONDS = 60.0
@@ -59,6 +60,12 @@ def mount(
             "--supervise", help="Keep the mount alive, with the files open in it, while the daemon is replaced or dead."
         ),
     ] = False,
+    keeper: Annotated[
+        Path | None,
+        typer.Option(
+            help="The directory of 'holdfast keeper', which holds the mount while there is no daemon.", readable=False
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Start the daemon and mount; return when the mount answers."""
@@ -71,6 +78,7 @@ def mount(
         "stores.checkpoints.url": checkpoints,
         "stores.blobs.url": blobs,
         "control.socket": str(socket.absolute()) if socket else None,
+        "mount.keeper": str(keeper.absolute()) if keeper else None,
     }
     options = _with_settings(options, settings_of(settings or []))
     loaded = load(config, os.environ, options)  # report mistakes here, not in a log
@@ -110,6 +118,19 @@ def _warn_of_left_behind() -> None:
         return
     if users:
         warn(kernel_advice.left_behind(users))
+
+
+def keeper(
+    directory: Annotated[Path, typer.Argument(help="A directory of the keeper's own, as in /run/holdfast/keeper.")],
+    abandon: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long it holds a mount for which no daemon comes.", min=0)
+    ] = ABANDON_SECONDS,
+) -> None:
+    """Hold the mount of a daemon that lives elsewhere, as in another pod, while that is dead or replaced.
+
+    The daemon is given the same directory (mount.keeper). The keeper needs no rights and starts nothing.
+    """
+    os.execv(sys.executable, [*_MODULE, "holdfast.supervision.keeper", "--abandon", str(abandon), str(directory)])
 
 
 def umount(
@@ -244,7 +265,7 @@ def _supervisor(config: Config) -> list[str]:
     socket = Path(config.control.socket)
     mountpoint = mountpoints.real_path(config.mount.mountpoint)
     supervisor = [*_MODULE, "holdfast.supervision.supervisor", "--directory", str(socket.parent), "--mountpoint", mountpoint]
-    return [*supervisor, "--"]
+    return [*supervisor, *(["--kept"] if config.mount.keeper else []), "--"]
 
 
 def _start(command: list[str], options_fd: int, at: int | None = None) -> dict[str, object]:

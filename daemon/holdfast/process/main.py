@@ -22,7 +22,7 @@ import trio
 
 from holdfast import __version__
 from holdfast.config import Config, LoadedConfig, LogSection, handed_over, load, settings_of
-from holdfast.errors import HoldfastError, NotConfiguredError, UnmountedError
+from holdfast.errors import ConfigurationError, HoldfastError, NotConfiguredError, UnmountedError
 from holdfast.preflight import start_checks
 from holdfast.process import allocator, capabilities, startup
 from holdfast.supervision.service_manager import NOT_CONFIGURED_STATUS, RESTART_STATUS, ServiceManager, received
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     except HoldfastError as problem:
         starter.failed(problem)
-        return NOT_CONFIGURED_STATUS if isinstance(problem, NotConfiguredError) else 1
+        return _status(problem, options.unit)
     except ExceptionGroup as problem:
         error = _start_error(problem)
         if error is not None and not starter.is_ready:
@@ -72,6 +72,12 @@ def main(arguments: list[str] | None = None) -> int:
         starter.faulty(problem)
         return 1
     return RESTART_STATUS if wants_restart else 0
+
+
+def _status(problem: HoldfastError, unit: str) -> int:
+    """Return the exit status of a failed start. Under systemd a mistake in the configuration may be mended meanwhile."""
+    is_final = isinstance(problem, NotConfiguredError) or (isinstance(problem, ConfigurationError) and not unit)
+    return NOT_CONFIGURED_STATUS if is_final else 1
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -87,7 +93,8 @@ def _check(options: argparse.Namespace) -> int:
 def _reader(options: argparse.Namespace) -> Callable[[], LoadedConfig]:
     """Return a function that reads the configuration from all its sources."""
     handed = {} if options.options_fd is None else handed_over(options.options_fd)
-    return partial(load, options.config, os.environ, {**handed, **settings_of(options.set)})
+    keeper = {"mount.keeper": options.keeper} if options.keeper else {}
+    return partial(load, options.config, os.environ, {**handed, **settings_of(options.set), **keeper})
 
 
 def _checked(read: Callable[[], LoadedConfig], *, unit: str) -> LoadedConfig:
@@ -199,6 +206,9 @@ def command_line_parser() -> argparse.ArgumentParser:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, as in cache.max_bytes=20GiB"
     )
     parser.add_argument("--check", action="store_true", help="only say whether a daemon could start with the configuration")
+    parser.add_argument(
+        "--keeper", metavar="DIRECTORY", help="the directory of the keeper that holds the mount (mount.keeper)"
+    )
     parser.add_argument("--background", action="store_true", help="log to the file, not to stderr")
     parser.add_argument(
         "--ready-fd", type=int, help="descriptor to which one line of JSON is written once the mount answers"

@@ -37,9 +37,13 @@ class ServiceManager:
     def tell(self, message: str, *descriptors: int) -> bool:
         """Send a message, with descriptors; say whether there is a manager to receive it."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            channel.settimeout(_SECONDS)
             if not self._connects(channel):
                 return False
-            socket.send_fds(channel, [message.encode()], list(descriptors))
+            try:
+                socket.send_fds(channel, [message.encode()], list(descriptors))
+            except (TimeoutError, ConnectionRefusedError):  # it hangs, or has ended just now
+                return False
         return True
 
     def tell_alive(self) -> None:
@@ -60,7 +64,7 @@ class ServiceManager:
 
     def hold(self, name: str, fd: int) -> bool:
         """Give the manager a descriptor to hold; say whether it holds it."""
-        return self._has_room() and self.tell(f"FDSTORE=1\nFDNAME={name}", fd)
+        return self.tell(f"FDSTORE=1\nFDNAME={name}", fd) and self._has_stored()
 
     def let_go(self, name: str) -> None:
         """Make the manager close the descriptors with this name."""
@@ -92,11 +96,14 @@ class ServiceManager:
             return False  # it has ended, or does not accept this daemon
         return True
 
-    def _has_room(self) -> bool:
-        """Ask systemd whether the unit may have descriptors held: it reports no error for one too many."""
+    def _has_stored(self) -> bool:
+        """Ask systemd whether it holds any descriptor of the unit: it reports no error for one too many.
+
+        It handles the unit's messages before the question.
+        """
         if not self._unit:
             return True
-        return self._systemctl("show", "--property=FileDescriptorStoreMax", "--value", self._unit).strip() != "0"
+        return self._systemctl("show", "--property=NFileDescriptorStore", "--value", self._unit).strip() != "0"
 
     def _systemctl(self, *arguments: str) -> str:
         """Return the output of systemctl; empty when it fails to run."""

@@ -10,9 +10,7 @@ A daemon that was never ready is not started again: its error must reach the pro
 from __future__ import annotations
 
 import argparse
-import array
 import errno
-import fcntl
 import json
 import os
 import resource
@@ -26,13 +24,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from holdfast.mount import mountpoint
-from holdfast.supervision.service_manager import FIRST_DESCRIPTOR, RESTART_STATUS
+from holdfast.supervision.held_descriptors import HeldDescriptors, Message, messages, out_of_the_way, private_socket
+from holdfast.supervision.service_manager import FIRST_DESCRIPTOR, NOT_CONFIGURED_STATUS, RESTART_STATUS
 
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
-_MOST_DESCRIPTORS = 16
-_OUT_OF_THE_WAY = 100
-"""The lowest number of held descriptors, so that they can't clash with those for the daemon, which begin at 3."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _WATCHDOG_SECONDS = 30.0
 _PORTIONS = 20
@@ -53,26 +49,25 @@ class Supervisor:
         ready_fd: int | None,
         options_fd: int | None,
         watchdog_seconds: float,
+        *,
+        is_kept: bool,
     ) -> None:
         self._command = command
+        self._is_kept = is_kept
+        """True if a keeper holds the mount too: then it outlives this process."""
         self._watchdog_seconds = watchdog_seconds
         self._silent_portions: int | None = None
         """The number of portions without a sign of life; None until the daemon gives the first one, and from its end on."""
         self._path = path
         self._ready_fd = ready_fd
         self._options_fd = options_fd
-        self._held: dict[str, int] = {}
+        self._held = HeldDescriptors()
         self._stopping = False
         self._was_ready = False
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         _remove_dead_sockets(directory)
         self._address = str(directory / f"holder-{os.urandom(3).hex()}.sock")  # a pid would not do: in containers it repeats
-        self._messages = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        umask = os.umask(0o177)  # whoever may write to it can have mounts held
-        try:
-            self._messages.bind(self._address)
-        finally:
-            os.umask(umask)
+        self._messages = private_socket(self._address, socket.SOCK_DGRAM)
         self._woken, waker = socket.socketpair()
         self._woken.setblocking(False)
         waker.setblocking(False)
@@ -85,12 +80,21 @@ class Supervisor:
         try:
             while True:
                 status = self._run_daemon()
-                if status == 0 or self._stopping or not self._was_ready or not self._pause(status):
+                if self._is_the_last(status) or not self._pause(status):
                     return status if status >= 0 else _KILLED - status
         finally:
             self._messages.close()
             os.unlink(self._address)
             self._clear_away()
+
+    def _is_the_last(self, status: int) -> bool:
+        """Say whether no daemon follows the one that has ended with ``status``.
+
+        With a keeper, one that can't read its configuration is not tried again and again: the mount waits there, and whoever
+        has started this process, as kubelet, is told.
+        """
+        is_misconfigured = self._is_kept and status == NOT_CONFIGURED_STATUS
+        return status == 0 or self._stopping or not self._was_ready or is_misconfigured
 
     def _run_daemon(self) -> int:
         """Start the daemon and wait until it has ended; return its exit status, or minus a signal's number."""
@@ -108,7 +112,9 @@ class Supervisor:
         finally:
             os.close(ended)
         self._take_messages()
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        _bury_orphans()
+        return status
 
     def _end_hang(self, ended: int) -> None:
         _say(f"the daemon has given no sign of life for {self._watchdog_seconds:g} s: killing it")
@@ -164,18 +170,11 @@ class Supervisor:
         return not ready.isdisjoint(readable)
 
     def _take_messages(self) -> None:
-        with suppress(BlockingIOError):
-            while True:
-                data, ancillary, _, _ = self._messages.recvmsg(4096, socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4))
-                self._take(dict(line.partition("=")[::2] for line in data.decode().splitlines()), _descriptors(ancillary))
+        for message, descriptors in messages(self._messages):
+            self._held.take(message, descriptors)
+            self._obey(message)
 
-    def _take(self, message: dict[str, str], descriptors: list[int]) -> None:
-        name = message.get("FDNAME", "stored")
-        if "FDSTORE" in message and descriptors:
-            self._let_go(name)
-            self._held[name] = fcntl.fcntl(descriptors[0], fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
-        if "FDSTOREREMOVE" in message:
-            self._let_go(name)
+    def _obey(self, message: Message) -> None:
         if "READY" in message:
             self._was_ready = True
             self._pause_seconds = _FIRST_PAUSE_SECONDS
@@ -183,12 +182,6 @@ class Supervisor:
             self._silent_portions = 0
         if message.get("WATCHDOG_USEC") == "0":
             self._silent_portions = None
-        for fd in descriptors:
-            os.close(fd)
-
-    def _let_go(self, name: str) -> None:
-        if name in self._held:
-            os.close(self._held.pop(name))
 
     def _pause(self, status: int) -> bool:
         """Wait before the daemon is started again; False if it must not be."""
@@ -209,18 +202,21 @@ class Supervisor:
             return False
         if mountpoint.mounted_on(self._path) is None:
             return True
-        poll = select.poll()
-        for fd in self._held.values():
-            poll.register(fd, 0)
-        return len(poll.poll(0)) == len(self._held)
+        return len(self._held.dead()) == len(self._held)
 
     def _clear_away(self) -> None:
-        """Unmount if nobody serves the mount any more, and close what was held."""
-        if self._held and not self._mount_is_gone() and mountpoint.mounted_on(self._path) is not None:
+        """Unmount if nobody serves the mount any more, nor keeps it, and close what was held."""
+        if self._held and not self._is_kept and not self._mount_is_gone() and mountpoint.mounted_on(self._path) is not None:
             _say(f"nobody serves {self._path} any more: unmounting it")
             mountpoint.detach(self._path)
-        for name in list(self._held):
-            self._let_go(name)
+        self._held.let_all_go()
+
+
+def _bury_orphans() -> None:
+    """Take the ends of processes that dead daemons have left: they are this one's if it is the first of its namespace."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _remove_dead_sockets(directory: Path) -> None:
@@ -233,14 +229,6 @@ def _remove_dead_sockets(directory: Path) -> None:
                 path.unlink(missing_ok=True)
             except OSError as problem:
                 _say(f"leaving {path} alone: {problem.strerror}")
-
-
-def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-    found = array.array("i")
-    for level, kind, data in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            found.frombytes(data[: len(data) - len(data) % found.itemsize])
-    return list(found)
 
 
 def _say(text: str) -> None:
@@ -261,13 +249,20 @@ def main() -> int:
     parser.add_argument(
         "--watchdog", type=float, default=_WATCHDOG_SECONDS, metavar="SECONDS", help="how long a daemon may be silent"
     )
+    parser.add_argument("--kept", action="store_true", help="a keeper holds the mount too: leave it when this process ends")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
-    ready_fd, options_fd = (_out_of_the_way(fd) for fd in (options.ready_fd, options.options_fd))
+    ready_fd, options_fd = (_moved(fd) for fd in (options.ready_fd, options.options_fd))
     try:
         options.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         supervisor = Supervisor(
-            options.command, options.directory, options.mountpoint, ready_fd, options_fd, options.watchdog
+            options.command,
+            options.directory,
+            options.mountpoint,
+            ready_fd,
+            options_fd,
+            options.watchdog,
+            is_kept=options.kept,
         )
     except OSError as problem:
         _give_up(options.directory, problem.strerror or "the path is too long for a socket; 80 bytes will do", ready_fd)
@@ -275,10 +270,10 @@ def main() -> int:
     return supervisor.run()
 
 
-def _out_of_the_way(fd: int | None) -> int | None:
+def _moved(fd: int | None) -> int | None:
     if fd is None:
         return None
-    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
+    moved = out_of_the_way(fd)
     os.close(fd)
     return moved
 

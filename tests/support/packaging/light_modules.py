@@ -31,6 +31,7 @@ _LIGHT = (
     "holdfast.extras",
     "holdfast.mount",
     "holdfast.problems",
+    "holdfast.supervision.keeper",
     "holdfast.supervision.supervisor",
     "holdfast.system",
     "holdfast_spark",
