@@ -22,7 +22,7 @@ import trio
 
 from holdfast import __version__
 from holdfast.config import Config, LoadedConfig, LogSection, handed_over, load, settings_of
-from holdfast.errors import ConfigurationError, HoldfastError, NotConfiguredError, UnmountedError
+from holdfast.errors import HoldfastError, NotConfiguredError, UnmountedError
 from holdfast.preflight import start_checks
 from holdfast.process import allocator, capabilities, startup
 from holdfast.supervision.service_manager import NOT_CONFIGURED_STATUS, RESTART_STATUS, ServiceManager, received
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     except HoldfastError as problem:
         starter.failed(problem)
-        return _status(problem, options.unit)
+        return NOT_CONFIGURED_STATUS if isinstance(problem, NotConfiguredError) else 1
     except ExceptionGroup as problem:
         error = _start_error(problem)
         if error is not None and not starter.is_ready:
@@ -72,12 +72,6 @@ def main(arguments: list[str] | None = None) -> int:
         starter.faulty(problem)
         return 1
     return RESTART_STATUS if wants_restart else 0
-
-
-def _status(problem: HoldfastError, unit: str) -> int:
-    """Return the exit status of a failed start. Under systemd a mistake in the configuration may be mended meanwhile."""
-    is_final = isinstance(problem, NotConfiguredError) or (isinstance(problem, ConfigurationError) and not unit)
-    return NOT_CONFIGURED_STATUS if is_final else 1
 
 
 def _check(options: argparse.Namespace) -> int:

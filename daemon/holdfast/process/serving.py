@@ -94,6 +94,11 @@ class Serving:
         return self.session.passthrough_possible
 
     @property
+    def keeper_problem(self) -> str:
+        """The reason why the keeper that is configured does not hold the mount; empty if it does, or none is."""
+        return self.handover.keeper.problem if self.handover.keeper is not None else ""
+
+    @property
     def ground(self) -> Ground:
         """The directory below the mount."""
         return self.session.ground

@@ -25,10 +25,12 @@ from typing import NoReturn
 
 from holdfast.mount import mountpoint
 from holdfast.supervision.held_descriptors import HeldDescriptors, Message, messages, out_of_the_way, private_socket
-from holdfast.supervision.service_manager import FIRST_DESCRIPTOR, NOT_CONFIGURED_STATUS, RESTART_STATUS
+from holdfast.supervision.service_manager import FIRST_DESCRIPTOR, RESTART_STATUS
 
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
+_MOST_FAILED_STARTS = 5
+"""The number of daemons in a row that end by themselves before they are ready, with a keeper: some seconds' worth."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _WATCHDOG_SECONDS = 30.0
 _PORTIONS = 20
@@ -64,6 +66,7 @@ class Supervisor:
         self._held = HeldDescriptors()
         self._stopping = False
         self._was_ready = False
+        self._failed_starts = 0
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         _remove_dead_sockets(directory)
         self._address = str(directory / f"holder-{os.urandom(3).hex()}.sock")  # a pid would not do: in containers it repeats
@@ -90,11 +93,13 @@ class Supervisor:
     def _is_the_last(self, status: int) -> bool:
         """Say whether no daemon follows the one that has ended with ``status``.
 
-        With a keeper, one that can't read its configuration is not tried again and again: the mount waits there, and whoever
-        has started this process, as kubelet, is told.
+        With a keeper, one that can't start is not tried for ever: the mount waits there, and whoever has started this
+        process, as kubelet, is told.
         """
-        is_misconfigured = self._is_kept and status == NOT_CONFIGURED_STATUS
-        return status == 0 or self._stopping or not self._was_ready or is_misconfigured
+        if status > 0 and status != RESTART_STATUS:
+            self._failed_starts += 1
+        gives_up = self._is_kept and self._failed_starts >= _MOST_FAILED_STARTS
+        return status == 0 or self._stopping or not self._was_ready or gives_up
 
     def _run_daemon(self) -> int:
         """Start the daemon and wait until it has ended; return its exit status, or minus a signal's number."""
@@ -177,6 +182,7 @@ class Supervisor:
     def _obey(self, message: Message) -> None:
         if "READY" in message:
             self._was_ready = True
+            self._failed_starts = 0
             self._pause_seconds = _FIRST_PAUSE_SECONDS
         if "WATCHDOG" in message:
             self._silent_portions = 0

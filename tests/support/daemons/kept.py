@@ -9,10 +9,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from holdfast.supervision.held_descriptors import parsed
+from tests.support.processes.children import children_of
 
 _SECONDS = 30.0
 
@@ -25,12 +26,14 @@ class KeeperProcess:
         command = [*prefix, sys.executable, "-m", "holdfast.supervision.keeper", *options, str(directory)]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self.said: list[str] = []
-        self.wait_said("ready in")
-
-    @property
-    def pid(self) -> int:
-        """Its process."""
-        return self._process.pid
+        try:
+            self.wait_said("ready in")
+        except BaseException:
+            self._process.kill()
+            self._process.communicate()
+            raise
+        self.pid = children_of(self._process.pid, b"keeper")[0] if prefix else self._process.pid
+        """The process as this one sees it."""
 
     def wait_said(self, text: str) -> str:
         """Wait for a line with ``text``, after those that were waited for before; return it."""
@@ -44,12 +47,13 @@ class KeeperProcess:
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
-        self._process.send_signal(number)
+        os.kill(self.pid, number)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """End it by a signal; return its exit status."""
-        self._process.send_signal(number)
-        self._process.send_signal(signal.SIGCONT)
+        with suppress(ProcessLookupError):  # it has ended before
+            self.send_signal(number)
+            self.send_signal(signal.SIGCONT)
         self._process.communicate(timeout=_SECONDS)
         return self._process.returncode
 

@@ -189,7 +189,11 @@ class Node:
                 "--mountpoint",
                 str(self.mountpoint),
             ]
-            supervisor += ["--watchdog", str(self.watchdog_seconds)]
+            supervisor += [
+                "--watchdog",
+                str(self.watchdog_seconds),
+                *(["--kept"] if "mount.keeper" in self.settings else []),
+            ]
             command = [sys.executable, "-m", *supervisor, "--ready-fd", str(writer), "--", *command]
         else:
             command += ["--ready-fd", str(writer)]

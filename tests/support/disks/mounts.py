@@ -23,6 +23,15 @@ def mounted(kind: str, path: Path, *options: str) -> Iterator[Path]:
 
 
 @contextmanager
+def shared(path: Path) -> Iterator[Path]:
+    """Let ``path`` be where namespaces share what they mount, as kubelet makes it for containers. Needs root."""
+    with _mount(["mount", "--bind", str(path), str(path)], path):
+        for how in ("--make-private", "--make-shared"):
+            subprocess.run(["mount", how, str(path)], check=True)
+        yield path
+
+
+@contextmanager
 def mounted_read_only(source: Path, path: Path) -> Iterator[Path]:
     """Show the directory ``source`` on ``path``, where it can't be written. Needs root."""
     path.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.mount.mountpoint import mounted_on
 from tests.support.daemons import scripted_daemon
 from tests.support.disks.mounts import unserved
 from tests.support.users.privileges import needs_root
@@ -24,7 +25,14 @@ _SECONDS = 30.0
 class Kept:
     """What a supervisor did with a daemon that carried out ``runs``, one at each start."""
 
-    def __init__(self, directory: Path, *runs: str, mountpoint: Path | None = None, watchdog: float = 30) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *runs: str,
+        mountpoint: Path | None = None,
+        watchdog: float = 30,
+        kept: bool = False,
+    ) -> None:
         self._log = directory / "starts"
         self._directory = directory / "run"
         daemon = [sys.executable, scripted_daemon.__file__, str(self._log), *runs]
@@ -34,6 +42,7 @@ class Kept:
             "--mountpoint",
             str(mountpoint or directory),
             f"--watchdog={watchdog}",
+            *(["--kept"] if kept else []),
         ]
         command = [sys.executable, "-m", "holdfast.supervision.supervisor", *options, "--", *daemon]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -105,6 +114,15 @@ def test_what_is_held_comes_with_each_start_until_it_is_let_go(tmp_path: Path) -
         assert kept.end() == 0
         assert kept.starts == ["-", "first:second:third", "first:second:third", "first:second:dead"]
         assert not path.is_mount()
+
+
+@needs_root
+def test_what_a_keeper_holds_too_is_left_by_one_that_gives_up(tmp_path: Path) -> None:
+    """As with a mistake in the configuration: kubelet is told, and those who work in the mount wait with the keeper."""
+    with unserved(tmp_path / "mount") as path:
+        kept = Kept(tmp_path, "ready,hold,kill", "exit=1", "ready,kill", *["exit=3"] * 6, mountpoint=path, kept=True)
+        assert (kept.end(), len(kept.starts)) == (3, 8)
+        assert mounted_on(str(path)) is not None
 
 
 def test_it_gives_up_when_what_is_held_is_no_longer_mounted(tmp_path: Path) -> None:
