@@ -203,6 +203,7 @@ class ControlSection(Section, frozen=True):
 
     socket: NotEmpty = "/run/holdfast/control.sock"
     group: str = "holdfast"
+    pods_socket: str = ""
 
 
 class LogSection(Section, frozen=True):

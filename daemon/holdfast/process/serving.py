@@ -179,6 +179,7 @@ class Serving:
                     Path(parts.config.control.socket),
                     parts.config.control.group,
                     parts.config.metrics.listen,
+                    parts.config.control.pods_socket,
                 )
                 self._foreground.start_soon(self._announce, takeover)
                 await self.session.serve()
