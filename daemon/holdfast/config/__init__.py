@@ -14,7 +14,6 @@ from holdfast.config.schema import (
     MetricsSection,
     MountSection,
     NamesSection,
-    OnStop,
     RemoteSection,
     RoleSection,
     StoreSection,

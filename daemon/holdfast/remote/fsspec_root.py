@@ -68,10 +68,16 @@ class FsspecRoot(NamedTuple):
         if there is None:
             try:
                 self.files.makedirs(self.path(parent), exist_ok=True)
-            except (FileExistsError, NotADirectoryError):
+            except OSError:  # each library has its own kind for it
+                if not self._is_below_object(parent):
+                    raise
                 raise NameNotStorableError(f"{key}: there is an object among the directories above") from None
         elif there != DIRECTORY:
             raise NameNotStorableError(f"{key}: {parent} is an object itself")
+
+    def _is_below_object(self, directory: str) -> bool:
+        parts = directory.split("/")
+        return any(self.type_of("/".join(parts[:count])) == FILE for count in range(1, len(parts) + 1))
 
     def put(self, key: str, what: str, stage: Callable[[str], None], *, create_only: bool) -> None:
         """Let ``stage`` store the bytes at a path below ``.holdfast/``, and rename that to ``key``.

@@ -32,12 +32,18 @@ class NameRules:
     """Limits of one store beyond those of all stores, as far as they are known without asking it.
 
     ``longest_key_bytes`` counts below the store's URL; ``longest_part_bytes`` is for each part between slashes; no part may
-    contain what ``refused`` finds. A store may refuse still other names.
+    contain what ``refused`` finds. A store may refuse still other names. What ``altered`` finds the store would take for
+    something else: there is no object of such a name, whatever the store answers.
     """
 
     longest_key_bytes: int = LONGEST_KEY_BYTES
     longest_part_bytes: int = LONGEST_KEY_BYTES
     refused: re.Pattern[str] | None = None
+    altered: re.Pattern[str] | None = None
+
+    def can_exist(self, key: str) -> bool:
+        """Say whether there may be an object of this name."""
+        return self.altered is None or self.altered.search(key) is None
 
     def check(self, key: str) -> None:
         """Raise ``NameNotStorableError`` for a key that the store would refuse."""

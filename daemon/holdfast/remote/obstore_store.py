@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import obstore
-from obstore.store import GCSStore, ObjectStore, S3Store
+from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
 from holdfast.digest import Checksum
 from holdfast.errors import (
@@ -56,6 +56,8 @@ _MOST_PARTS = 10_000  # S3's own limit
 _PARALLEL_PARTS = 4
 _PAGE = 1000
 _BATCH = 256  # Azure's limit, by which obstore divides; it stops at the first that fails
+_DIRECTORY_MARK = "hdi-isfolder"
+"""The metadata of directories in Azure accounts with a hierarchical namespace, and of those that Hadoop makes in others."""
 _STANDARD_ATTRIBUTES = {
     "Cache-Control",
     "Content-Disposition",
@@ -104,12 +106,14 @@ class ObstoreStore(RemoteStore):
             obstore.list_with_delimiter(self._store, f"{PRIVATE}/probe")
 
     def head(self, key: str) -> ObjectInfo:
-        return self._head(checked(key), "")
+        return self._head(self._existing(key), "")
 
     def checksum(self, info: ObjectInfo) -> Checksum | None:
         return self._checksums.of(info) if self._checksums is not None else None
 
     def list_directory(self, prefix: str) -> DirectoryListing:
+        if not self.name_rules.can_exist(prefix):
+            return DirectoryListing({}, frozenset(), exists=False)
         with self._request(f"LIST {prefix}/"):
             result = obstore.list_with_delimiter(self._store, checked_prefix(prefix) or None)
         found = {meta["path"]: _info(meta) for meta in result["objects"]}
@@ -118,13 +122,25 @@ class ObstoreStore(RemoteStore):
         directories = {child_below(prefix, path.rstrip("/")) for path in result["common_prefixes"]}
         if not prefix:
             directories.discard(PRIVATE)
-        return DirectoryListing(objects, frozenset(directories), bool(objects or directories or marker or not prefix))
+        exists = bool(objects or directories or marker or not prefix) or self._is_listed_above(prefix)
+        return DirectoryListing(objects, frozenset(directories), exists)
+
+    def _is_listed_above(self, prefix: str) -> bool:
+        """Say whether a directory without objects is there: obstore leaves Azure's markers out of their own listings."""
+        if not isinstance(self._store, AzureStore):
+            return False
+        parent = prefix.rpartition("/")[0]
+        with self._request(f"LIST {parent}/"):
+            above = obstore.list_with_delimiter(self._store, parent or None)["common_prefixes"]
+        return prefix in (path.rstrip("/") for path in above)
 
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
         hidden = not is_private(prefix)
         return (info for info in self.list_all(prefix) if not (hidden and is_private(info.key)))
 
     def list_all(self, prefix: str) -> Iterator[ObjectInfo]:
+        if not self.name_rules.can_exist(prefix):
+            return
         parent, siblings = "", None
         with self._request(f"LIST {prefix}/**"):
             first = None
@@ -147,10 +163,10 @@ class ObstoreStore(RemoteStore):
 
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
         if end <= start:
-            return ObjectBody(self._head(checked(key), etag), start, iter(()))
+            return ObjectBody(self._head(self._existing(key), etag), start, iter(()))
         options: Any = {"range": (start, end), **({"if_match": etag} if etag else {})}
         with self._request(f"GET {key}"):
-            result = obstore.get(self._store, checked(key), options=options)
+            result = obstore.get(self._store, self._existing(key), options=options)
             info = self._with_metadata(result)
         if etag and info.etag != etag:  # not every server knows If-Match
             raise ObjectChangedError(f"GET {key}: the object is another version by now")
@@ -180,11 +196,11 @@ class ObstoreStore(RemoteStore):
         self._put(f"{PRIVATE}/{checked(name)}", UploadSource(len(data), data=data), {}, mode)
 
     def copy(self, source: str, target: str) -> ObjectInfo:
-        self.copy_object(checked(source), self.checked_target(target), overwrite=True)
+        self.copy_object(self._existing(source), self.checked_target(target), overwrite=True)
         return self.head(target)
 
     def delete(self, keys: Sequence[str]) -> None:
-        wanted = storable_only(keys)
+        wanted = self._deletable(keys)
         if isinstance(self._store, S3Store):
             delete_divided(wanted, self.delete_at_once)
             return
@@ -209,7 +225,7 @@ class ObstoreStore(RemoteStore):
             delete_each(keys, lambda key: self.delete_at_once([key]))
 
     def delete_at_once(self, keys: Sequence[str]) -> None:
-        wanted = storable_only(keys)
+        wanted = self._deletable(keys)
         if not wanted:
             return
         try:
@@ -222,6 +238,9 @@ class ObstoreStore(RemoteStore):
                 raise
             with suppress(ObjectMissingError):
                 self._delete(self._one_by_one, wanted)
+
+    def _deletable(self, keys: Sequence[str]) -> list[str]:
+        return [key for key in storable_only(keys) if self.name_rules.can_exist(key)]
 
     def _delete(self, store: ObjectStore, keys: list[str]) -> None:
         with self._request(f"DELETE of {len(keys)} objects" if len(keys) > 1 else f"DELETE {keys[0]}"):
@@ -246,6 +265,12 @@ class ObstoreStore(RemoteStore):
             raise
         self._is_authorized = True
 
+    def _existing(self, key: str) -> str:
+        """Return the key of an object to be read. Raises ``ObjectMissingError`` if there can be none of this name."""
+        if not self.name_rules.can_exist(checked(key)):
+            raise ObjectMissingError(f"{key}: the store has no such names")
+        return key
+
     def _head(self, key: str, etag: str) -> ObjectInfo:
         """Send a HEAD. Its errors have no body to tell what is missing or why it is refused, so another request asks."""
         condition = {"if_match": etag} if etag else {}
@@ -269,6 +294,8 @@ class ObstoreStore(RemoteStore):
             for name, value in result.attributes.items()
             if name not in _STANDARD_ATTRIBUTES
         }
+        if metadata.get(_DIRECTORY_MARK) == "true":
+            raise ObjectMissingError(f"HEAD {result.meta['path']}: no such object but a directory")
         return replace(_info(result.meta), metadata=metadata)
 
     def _put(self, key: str, source: UploadSource, metadata: dict[str, str], mode: Any) -> ObjectInfo:

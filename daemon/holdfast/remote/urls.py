@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,8 @@ _AZURE = {"az", "abfs", "abfss"}
 _LONGEST_CLOUD_KEY_BYTES = 1024
 """The limit of S3 and Google. Azure takes 1024 characters, of any length, but other tools that share the store may not."""
 _NOT_IN_AZURE = re.compile("[\\\\\ufffe\uffff]")
-"""Characters that Azure does not keep: it stores a backslash as a slash, which is another name."""
+_ALTERED_BY_AZURE = re.compile(r"\\")
+"""The character that Azure does not keep: it takes a backslash for a slash, which is another name."""
 _CLOUD_VARIABLES = ("AWS_", "AZURE_", "GOOGLE_")
 _FORCED = "fsspec+"
 _NO_RETRIES: Any = {"max_retries": 0}
@@ -37,6 +39,7 @@ _CREDENTIAL_OPTIONS = {"access_key_id", "secret_access_key", "session_token", "t
 _KEY_PAIR = {"access_key_id", "secret_access_key"}
 _TOKENS = {"session_token", "token", "credential_provider"}
 _ANONYMOUS: Any = {"token": "", "expires_at": None}
+_PLAIN_ACCOUNT = re.compile(r'"gcs_base_url"\s*:\s*"http://', re.IGNORECASE)
 _TRUE = {"1", "on", "t", "true", "y", "yes"}
 _PROFILE_CREDENTIALS = {"access_key_id", "secret_access_key", "session_token", "credential_provider"}
 
@@ -211,7 +214,9 @@ def _bucket_of(url: str, scheme: str) -> SplitResult:
 def _name_rules(scheme: str, prefix: str) -> NameRules:
     """Return the rules for keys below ``prefix``, which counts among the bytes of a name."""
     left = _LONGEST_CLOUD_KEY_BYTES - (len(unquote(prefix).encode()) + 1 if prefix else 0)
-    return NameRules(longest_key_bytes=left, refused=_NOT_IN_AZURE if scheme in _AZURE else NOT_IN_XML)
+    if scheme in _AZURE:
+        return NameRules(longest_key_bytes=left, refused=_NOT_IN_AZURE, altered=_ALTERED_BY_AZURE)
+    return NameRules(longest_key_bytes=left, refused=NOT_IN_XML)
 
 
 def _s3_settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
@@ -246,12 +251,24 @@ def _is_anonymous(settings: Mapping[str, Any]) -> bool:
 
 def _plain_http(settings: dict[str, Any], variables: Mapping[str, Any]) -> dict[str, bool]:
     """Take ``allow_http`` out of the settings; return it if they, or an endpoint, say so."""
-    says_so = str(settings.pop("allow_http", "")).lower() == "true"
+    says_so = str(settings.pop("allow_http", "")).lower() in _TRUE
     return {"allow_http": True} if says_so or _has_plain_endpoint({**variables, **settings}) else {}
 
 
 def _has_plain_endpoint(settings: Mapping[str, Any]) -> bool:
+    """Say whether an endpoint among the settings, or in the account of a service that they name, begins with ``http://``."""
     return any(
-        ("endpoint" in name.lower() or name.lower().endswith("base_url")) and str(value).startswith("http://")
+        _PLAIN_ACCOUNT.search(_account(value))
+        if "service_account" in (plain := name.lower())
+        else ("endpoint" in plain or plain.endswith("base_url")) and str(value).lower().startswith("http://")
         for name, value in settings.items()
     )
+
+
+def _account(text: Any) -> str:
+    """Return the JSON of Google's account of a service, which is given itself or by its file."""
+    if str(text).lstrip().startswith("{"):
+        return str(text)
+    with suppress(OSError, UnicodeDecodeError):  # obstore tells what is wrong with it
+        return Path(str(text)).read_text("utf-8")
+    return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
 import subprocess
@@ -260,7 +261,7 @@ def test_an_object_that_is_held_keeps_no_other_where_each_is_deleted_by_itself()
                 "private_key_id": "",
                 "client_email": "",
             }
-            store = opened("gs://bucket", {"service_account_key": json.dumps(account), "allow_http": "true"})
+            store = opened("gs://bucket", {"service_account_key": json.dumps(account)})
             with pytest.raises(RemoteRefusedError):
                 store.delete(["held", *names])
         finally:
@@ -517,3 +518,24 @@ def tell_reason(endpoint: str, reason: str, *, is_silent: bool = False) -> None:
         store.probe()
     assert str(caught.value).startswith(f"asking s3://bucket/x: GET {endpoint}: {reason}"), caught.value
     tell_nothing(caught.value, [SECRET])
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "HTTP://127.0.0.1:1"])
+@pytest.mark.parametrize("given", ["base_url", "service_account_key", "service_account", "variable"])
+def test_an_endpoint_of_google_with_http_is_used_as_it_is(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, given: str, address: str
+) -> None:
+    account = {"gcs_base_url": address, "disable_oauth": True, "private_key": "", "private_key_id": "", "client_email": ""}
+    file = workspace / "account.json"
+    file.write_text(json.dumps(account))
+    options: dict[str, dict[str, Any]] = {
+        "base_url": {"base_url": address, "skip_signature": True},
+        "service_account_key": {"service_account_key": json.dumps(account)},
+        "service_account": {"service_account": str(file)},
+        "variable": {},
+    }
+    if given == "variable":
+        monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(file))
+    store = opened("gs://bucket", options[given], dict(os.environ))
+    with pytest.raises(RemoteUnavailableError, match="Connection refused"):
+        store.probe()
