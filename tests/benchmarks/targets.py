@@ -21,7 +21,8 @@ import httpx
 from holdfast.mount import mountpoint
 from tests.benchmarks.rows import Target
 from tests.support.daemons.node import Node
-from tests.support.stores.s3 import S3Server, free_port, serving_versitygw
+from tests.support.stores.s3 import S3Server, serving_versitygw
+from tests.support.stores.servers import free_port
 from tests.support.stores.versitygw import BuildError
 
 _START_SECONDS = 30.0

@@ -19,7 +19,7 @@ import yaml
 from holdfast.telemetry.metrics import Type, all_metrics
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import wait_until
-from tests.support.stores.s3 import free_port
+from tests.support.stores.servers import free_port
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "docs/monitoring"

@@ -16,7 +16,7 @@ from holdfast.control.messages import OperationInfo
 from holdfast.telemetry.metrics import all_metrics
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node, wait_until
-from tests.support.stores.s3 import free_port
+from tests.support.stores.servers import free_port
 from tests.support.users.privileges import as_nobody
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser
 from holdfast.control.messages import BatchReport
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node, wait_until
-from tests.support.stores.s3 import free_port
+from tests.support.stores.servers import free_port
 from tests.support.tools.browser import browsing, looking, needs_chromium, page_server
 
 pytestmark = needs_chromium

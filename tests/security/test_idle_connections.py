@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node, wait_until
-from tests.support.stores.s3 import free_port
+from tests.support.stores.servers import free_port
 from tests.support.users.hostile_clients import attacking
 from tests.support.users.privileges import ALICE, MALLORY
 from tests.support.users.stalls import bystander

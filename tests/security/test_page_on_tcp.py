@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import StartError, wait_until
-from tests.support.stores.s3 import free_port
+from tests.support.stores.servers import free_port
 
 TOKEN = "0123456789abcdef"
 PLACES = [

@@ -32,7 +32,6 @@ _LIGHT = (
     "holdfast.mount",
     "holdfast.problems",
     "holdfast.supervision.keeper",
-    "holdfast.supervision.supervisor",
     "holdfast.system",
     "holdfast_spark",
 )

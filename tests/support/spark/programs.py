@@ -17,7 +17,7 @@ import pytest
 
 from systemd.debian.package_tree import DRIVER_PYTHON_TEXT
 from tests.support.daemons.node import wait_until
-from tests.support.stores.s3 import free_port
+from tests.support.stores.servers import free_port
 
 HOME = Path(pyspark.__file__).parent
 SOURCES = Path(__file__).parent / "java"

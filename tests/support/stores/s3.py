@@ -1,50 +1,35 @@
 """S3 servers for tests, each in a process of its own that ends with the session, whatever happens to the tests.
 
-Three fixtures of session scope, each an ``S3Server`` with an empty bucket of its own; ``below`` gives every test its place,
+Two fixtures of session scope, each an ``S3Server`` with an empty bucket of its own; ``below`` gives every test its place,
 as the fixtures ``place`` and ``proxy`` have one:
 
 - ``s3_moto``: moto's server. Knows no wrong credentials and keeps ``a`` beside ``a/b``, as S3 does.
 - ``s3_versitygw``: versitygw over a directory, which checks signatures and counts requests. See
   ``versitygw`` for where the program comes from.
-- ``s3_given``: the store that ``HOLDFAST_TEST_S3`` names, as the endpoint's URL with the bucket and, if wanted, a prefix:
-  ``https://s3.eu-central-1.amazonaws.com/bucket/prefix``. The bucket must exist; credentials come from
-  ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY`` and, where needed, ``AWS_SESSION_TOKEN`` and ``AWS_REGION``.
 """
 
 from __future__ import annotations
 
 import os
-import random
 import re
-import select
-import socket
-import subprocess
 import sys
-import tempfile
-import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 import boto3
 import pytest
 
-from tests.support.processes.children import DIES_WITH_US
 from tests.support.stores.fault_proxy import FaultProxy
+from tests.support.stores.servers import directory_of_server, served_by
 from tests.support.stores.versitygw import versitygw_binary
 
-GIVEN = "HOLDFAST_TEST_S3"
-
 _BUCKET = "bucket"
-_START_SECONDS = 60.0
-_ATTEMPT_SECONDS = 0.02
 _OPERATION = re.compile(r" s3_(\w+) ")
-_PORTS = range(10_000, 2**16)
 
 
 @dataclass(frozen=True)
@@ -133,7 +118,7 @@ def s3_moto() -> Iterator[S3Server]:
     def command(port: int) -> list[str]:
         return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
 
-    with _directory() as directory, _process(command, directory / "moto.out") as port:
+    with directory_of_server() as directory, served_by(command, directory / "moto.out") as (port, _):
         server = S3Server(f"http://127.0.0.1:{port}", _BUCKET, "", "KEY", "SECRET")
         server.client().create_bucket(Bucket=_BUCKET)
         yield server
@@ -167,7 +152,7 @@ def serving_versitygw(base: Path | None = None) -> Iterator[Versitygw]:
     """
     binary = versitygw_binary()
     access_key_id, secret_access_key = "HOLDFASTKEY", uuid.uuid4().hex
-    with _directory(base) as directory:
+    with directory_of_server(base) as directory:
         root, access_log = directory / "root", directory / "access.log"
         (root / _BUCKET).mkdir(parents=True)
 
@@ -176,88 +161,5 @@ def serving_versitygw(base: Path | None = None) -> Iterator[Versitygw]:
             keys = ["--access", access_key_id, "--secret", secret_access_key]
             return [str(binary), *options, *keys, "posix", str(root)]
 
-        with _process(command, directory / "versitygw.out") as port:
+        with served_by(command, directory / "versitygw.out") as (port, _):
             yield Versitygw(f"http://127.0.0.1:{port}", _BUCKET, "", access_key_id, secret_access_key, access_log=access_log)
-
-
-@pytest.fixture(scope="session")
-def s3_given() -> Iterator[S3Server]:
-    """The S3 that ``HOLDFAST_TEST_S3`` names; what the tests leave there is removed."""
-    parts = urlsplit(os.environ[GIVEN])
-    bucket, _, prefix = parts.path.strip("/").partition("/")
-    server = S3Server(
-        f"{parts.scheme}://{parts.netloc}",
-        bucket,
-        prefix,
-        os.environ["AWS_ACCESS_KEY_ID"],
-        os.environ["AWS_SECRET_ACCESS_KEY"],
-        os.environ.get("AWS_REGION", "us-east-1"),
-        os.environ.get("AWS_SESSION_TOKEN", ""),
-    ).below(f"holdfast-test-{uuid.uuid4().hex}")
-    yield server
-    client = server.client()
-    for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{server.prefix}/"):
-        for found in page.get("Contents", []):
-            client.delete_object(Bucket=bucket, Key=found["Key"])
-
-
-@contextmanager
-def _directory(base: Path | None = None) -> Iterator[Path]:
-    """A directory on a real disk: versitygw keeps metadata in extended attributes, which not every tmpfs has."""
-    base = base or Path(os.environ.get("HOLDFAST_TEST_DIRECTORY", "/var/tmp"))
-    with tempfile.TemporaryDirectory(prefix="holdfast-s3-", dir=base) as directory:
-        yield Path(directory)
-
-
-@contextmanager
-def _process(command: Callable[[int], list[str]], output: Path) -> Iterator[int]:
-    """Run ``command(port)`` until the block ends; yield the port once it is answered there."""
-    port = free_port()
-    with output.open("wb") as file:
-        process = subprocess.Popen([*DIES_WITH_US, *command(port)], stdin=subprocess.DEVNULL, stdout=file, stderr=file)
-    try:
-        _await_answer(process, port, output)
-        yield port
-    finally:
-        process.kill()
-        process.wait()
-
-
-def free_port() -> int:
-    """Return a TCP port of the loopback that nobody has, and that nobody is given before it is used.
-
-    It is none of those that the kernel gives to whoever connects or asks for any, where there are others. A name in the
-    kernel, which this process has to its end, keeps it from other tests.
-    """
-    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
-    ports = [port for port in _PORTS if not first <= port <= last] or list(_PORTS)
-    for port in random.sample(ports, len(ports)):
-        name, listener = socket.socket(socket.AF_UNIX), socket.socket()
-        try:
-            name.bind(f"\0holdfast-test-port-{port}")
-            listener.bind(("127.0.0.1", port))
-        except OSError:
-            name.close()
-        else:
-            name.detach()
-            return port
-        finally:
-            listener.close()
-    raise AssertionError(f"all ports of {len(ports)} are taken")
-
-
-def _await_answer(process: subprocess.Popen[bytes], port: int, output: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    ended = os.pidfd_open(process.pid)
-    try:
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-            except OSError:
-                if select.select([ended], [], [], _ATTEMPT_SECONDS)[0]:
-                    break
-            else:
-                return
-    finally:
-        os.close(ended)
-    raise AssertionError(f"{process.args!r} does not answer on port {port}:\n{output.read_text(errors='replace')}")

@@ -31,6 +31,7 @@ from holdfast.errors import (
 )
 from holdfast.remote import ObjectInfo, RemoteStore, UploadSource, open_store
 from holdfast.remote.contract import delete_each
+from tests.support.stores.contract_servers import GIVEN, SERVERS, StoreServer, chosen
 from tests.support.stores.ftp_server import PASSWORD, serving_ftp
 
 if TYPE_CHECKING:
@@ -40,18 +41,19 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
-IMPLEMENTATIONS = [
-    "file",
-    "memory",
-    "s3-moto",
-    "s3-versitygw",
-    "fsspec-file",
-    "fsspec-memory",
-    "ftp-file",
-    "hdfs",
-]
-if os.environ.get("HOLDFAST_TEST_S3"):
-    IMPLEMENTATIONS.append("s3-given")
+IMPLEMENTATIONS = chosen(
+    [
+        "file",
+        "memory",
+        "s3-moto",
+        "s3-versitygw",
+        "fsspec-file",
+        "fsspec-memory",
+        "ftp-file",
+        "hdfs",
+        *SERVERS,
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,21 @@ class Implementation:
     """The same store as another node opens it."""
     keeps_both: bool
     """Whether there may be an object ``a`` beside ``a/b``, as S3 itself has it."""
+    has_markers: bool = False
+    """Whether another tool may store an object ``a/``, which stands for an empty directory."""
     racers: int = 16
     """How many may race for one name. moto looks whether there is an object, and then writes, without a lock: one."""
-    server: S3Server | None = None
     put_by_other_tool: Callable[[str, bytes], Any] | None = None
+
+    @property
+    def has_directories(self) -> bool:
+        """Whether directories are real ones, with times of their own."""
+        return self.name in ("hdfs", "sshd") or "file" in self.name
+
+    @property
+    def replaces_at_once(self) -> bool:
+        """Whether a version is replaced in one step. The others look, delete and create."""
+        return self.store.capabilities.conditional_create and not self.name.endswith(("-moto", "file"))
 
 
 def opened(url: str, options: dict[str, Any] | None = None, environment: dict[str, str] | None = None) -> RemoteStore:
@@ -87,7 +100,17 @@ def implementation(request: pytest.FixtureRequest, workspace: Path) -> Iterator[
             server.client().put_object(Bucket=server.bucket, Key=server.key(key), Body=data)
 
         racers = 1 if name == "s3-moto" else 16
-        yield Implementation(name, store, other_node, name != "s3-versitygw", racers, server, put)
+        yield Implementation(
+            name, store, other_node, name != "s3-versitygw", has_markers=True, racers=racers, put_by_other_tool=put
+        )
+    elif name in SERVERS:
+        if name == "sshd" and not GIVEN and request.module.__name__ != __name__:
+            pytest.skip("an SSH connection takes long: HOLDFAST_TEST_STORE=sshd runs the whole contract")
+        place: StoreServer = request.getfixturevalue("store_server")(name)
+        store, other_node = (opened(place.url, place.options) for _ in range(2))
+        yield Implementation(
+            name, store, other_node, place.has_objects, has_markers=place.has_objects, put_by_other_tool=place.put
+        )
     elif name == "memory":
         store = opened("memory://")
         yield Implementation(name, store, store, keeps_both=True)
@@ -223,7 +246,7 @@ def test_of_many_who_replace_one_version_at_once_one_wins(implementation: Implem
     with ThreadPoolExecutor(implementation.racers) as pool:
         won = list(pool.map(race, range(implementation.racers)))
     assert any(won)
-    if implementation.name in ("memory", "s3-versitygw", "s3-given"):  # the others look, delete and create
+    if implementation.replaces_at_once:
         assert won.count(True) == 1
         assert content(implementation.store, "a") == b"%d" % won.index(True)
 

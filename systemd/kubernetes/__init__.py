@@ -1,1 +1,0 @@
-"""Holdfast on Kubernetes: the chart, the image, and examples."""

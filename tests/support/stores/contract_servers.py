@@ -1,0 +1,111 @@
+"""Servers that the contract of remote stores is held against, beside those of ``s3``: ours, and any that is given.
+
+``HOLDFAST_TEST_STORE=NAME`` runs the contract on one implementation alone. A name that is none of ours is a store that is
+there already: ``HOLDFAST_TEST_STORE_URL`` (a place that the tests may fill), ``HOLDFAST_TEST_STORE_OPTIONS`` (JSON), and
+``HOLDFAST_TEST_STORE_PUT``, a shell command that stores its standard input as ``$KEY`` below the URL with another tool.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from holdfast.remote import open_store
+from tests.support.stores.azurite import serving_azurite
+from tests.support.stores.sshd import serving_sshd
+
+GIVEN = os.environ.get("HOLDFAST_TEST_STORE", "")
+
+
+@dataclass(frozen=True)
+class StoreServer:
+    """A place at a running server. ``put`` stores an object with another tool, by its key in the place of ``url``."""
+
+    url: str
+    options: dict[str, Any] = field(default_factory=dict)
+    put: Callable[[str, bytes], Any] | None = None
+    has_objects: bool = True
+    """True for a store of objects, where ``a`` may be beside ``a/b``; false for one of files."""
+
+    def below(self, place: str) -> StoreServer:
+        """Return the place ``place`` below this one."""
+        put = self.put
+        planted = None if put is None else lambda key, data: put(f"{place}/{key}", data)
+        return replace(self, url=f"{self.url}/{place}", put=planted)
+
+
+@contextmanager
+def _azurite() -> Iterator[StoreServer]:
+    with serving_azurite() as server:
+        client = server.client()
+        yield StoreServer(server.url, server.options, lambda key, data: client.upload_blob(key, data, overwrite=True))
+
+
+@contextmanager
+def _sshd() -> Iterator[StoreServer]:
+    with serving_sshd() as server:
+
+        def put(key: str, data: bytes) -> None:
+            (server.directory / key).parent.mkdir(parents=True, exist_ok=True)
+            (server.directory / key).write_bytes(data)
+
+        yield StoreServer(server.url, server.options, put, has_objects=False)
+
+
+@contextmanager
+def _given() -> Iterator[StoreServer]:
+    command = os.environ.get("HOLDFAST_TEST_STORE_PUT")
+
+    def put(key: str, data: bytes) -> None:
+        assert command is not None
+        subprocess.run(["sh", "-c", command], input=data, env={**os.environ, "KEY": key}, check=True)
+
+    options = json.loads(os.environ.get("HOLDFAST_TEST_STORE_OPTIONS", "{}"))
+    has_objects = os.environ["HOLDFAST_TEST_STORE_URL"].partition("://")[0] in ("s3", "s3a", "gs", "az", "abfs", "abfss")
+    place = StoreServer(os.environ["HOLDFAST_TEST_STORE_URL"], options, put if command else None, has_objects).below(
+        f"holdfast-test-{uuid.uuid4().hex}"
+    )
+    yield place
+    store = open_store(place.url, options, os.environ, request_timeout_seconds=60, connect_timeout_seconds=5)
+    store.delete([info.key for info in store.list_all("") if hasattr(info, "etag")])
+
+
+SERVERS: dict[str, Callable[[], AbstractContextManager[StoreServer]]] = {"azurite": _azurite, "sshd": _sshd}
+
+
+def chosen(ours: list[str]) -> list[str]:
+    """Return the implementations to test: ``ours``, or the one that ``HOLDFAST_TEST_STORE`` names."""
+    if not GIVEN:
+        return ours
+    if GIVEN not in ours:
+        SERVERS[GIVEN] = _given
+    return [GIVEN]
+
+
+@pytest.fixture(scope="session")
+def store_server() -> Iterator[Callable[[str], StoreServer]]:
+    """A function that returns a new place at one of ``SERVERS``, which runs from its first use on."""
+    running: dict[str, StoreServer] = {}
+    missing: dict[str, str] = {}
+    with ExitStack() as servers:
+
+        def place(name: str) -> StoreServer:
+            if name not in running and name not in missing:
+                try:
+                    running[name] = servers.enter_context(SERVERS[name]())
+                except (OSError, subprocess.CalledProcessError) as problem:
+                    said = getattr(problem, "stderr", None) or b""
+                    missing[name] = f"{name} can't be had: {problem} {said.decode(errors='replace')[-300:]}"
+            if name in missing:
+                pytest.skip(missing[name])
+            return running[name].below(uuid.uuid4().hex)
+
+        yield place

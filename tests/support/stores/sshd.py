@@ -1,0 +1,101 @@
+"""OpenSSH's server from Debian's packages, unpacked in the cache: nothing is installed, and none runs but the tests' own.
+
+It runs as root, in a mount namespace in which there is a user ``sshd``, whom the server wants for what is not trusted yet.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.stores.servers import directory_of_server, served_by
+from tests.support.tools.cache import cache_directory, locked
+
+_PACKAGES = ("libwrap0", "openssh-server", "openssh-sftp-server")
+_IN_NAMESPACE = """
+mount --bind "$0" /etc/passwd
+mount -t tmpfs tmpfs /run
+mkdir /run/sshd
+exec "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Sshd:
+    """A directory behind a running server."""
+
+    port: int
+    directory: Path
+    key: Path
+    pid: int
+
+    @property
+    def url(self) -> str:
+        """The directory as a store's URL."""
+        return f"sftp://127.0.0.1{self.directory}"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options for ``open_store``, credentials included."""
+        return {"port": self.port, "username": "root", "key_filename": str(self.key)}
+
+
+def sshd_packages() -> Path:
+    """Return where the packages are unpacked. Raises ``OSError`` or ``subprocess.CalledProcessError`` without them."""
+    directory = cache_directory() / "sshd"
+    with locked(cache_directory() / "sshd.lock"):
+        if not directory.exists():
+            with tempfile.TemporaryDirectory(dir=cache_directory()) as new:
+                downloaded, unpacked = Path(new, "packages"), Path(new, "root")
+                downloaded.mkdir()
+                subprocess.run(["apt-get", "update", "-q"], check=True, capture_output=True)
+                subprocess.run(["apt-get", "download", *_PACKAGES], cwd=downloaded, check=True, capture_output=True)
+                for package in downloaded.iterdir():
+                    subprocess.run(["dpkg", "-x", package, unpacked], check=True, capture_output=True)
+                unpacked.rename(directory)
+    return directory
+
+
+@contextmanager
+def serving_sshd() -> Iterator[Sshd]:
+    """Run a server until the block ends."""
+    packages = sshd_packages()
+    with directory_of_server() as directory:
+        host, key = (_new_key(directory / name) for name in ("host", "key"))
+        passwd = directory / "passwd"
+        users = Path("/etc/passwd").read_text()
+        passwd.write_text(users + ("" if "\nsshd:" in users else "sshd:x:105:65534::/run/sshd:/usr/sbin/nologin\n"))
+        objects = directory / "objects"
+        objects.mkdir()
+        settings = {
+            "HostKey": host,
+            "AuthorizedKeysFile": key.with_suffix(".pub"),
+            "PermitRootLogin": "prohibit-password",
+            "StrictModes": "no",
+            "UsePAM": "no",
+            "PidFile": "none",
+            "MaxStartups": 100,
+            "Subsystem": f"sftp {packages}/usr/lib/openssh/sftp-server",
+        }
+        libraries = next(packages.glob("usr/lib/*/libwrap.so.0")).parent
+
+        def command(port: int) -> list[str]:
+            config = directory / "config"
+            lines = {**settings, "ListenAddress": f"127.0.0.1:{port}"}
+            config.write_text("".join(f"{name} {value}\n" for name, value in lines.items()))
+            within = ["unshare", "--mount", "--propagation", "private", "bash", "-ec", _IN_NAMESPACE, str(passwd)]
+            server = [f"{packages}/usr/sbin/sshd", "-D", "-e", "-f", str(config)]
+            return [*within, "env", f"LD_LIBRARY_PATH={libraries}", *server]
+
+        with served_by(command, directory / "sshd.out") as (port, pid):
+            yield Sshd(port, objects, key, pid)
+
+
+def _new_key(path: Path) -> Path:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+    return path
