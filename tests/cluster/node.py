@@ -72,7 +72,7 @@ class ClusterNode:
         self._namespaces.start()
 
     def mount(self) -> None:
-        """Start the daemon, under its keeper; return when the mount answers. Raises ``CalledProcessError``."""
+        """Start the daemon, under its supervisor; return when the mount answers. Raises ``CalledProcessError``."""
         self.run("holdfast", "mount", "--supervise", "--set", f"log.file={self.daemon_log}", as_root=True)
 
     def start_worker(self) -> None:
@@ -140,7 +140,7 @@ class ClusterNode:
         return self.seen_from_outside(MOUNTPOINT)
 
     def kill_daemon(self) -> None:
-        """SIGKILL the daemon; its keeper starts another one."""
+        """SIGKILL the daemon; its supervisor starts another one."""
         with self.client() as client:
             pid = client.status().pid
         self.run("kill", "-KILL", str(pid), as_root=True)

@@ -213,7 +213,7 @@ def test_an_index_that_the_disk_can_not_read_is_built_anew_and_nothing_acknowled
 def test_an_index_that_the_disk_can_not_read_any_more_ends_the_daemon_and_nobody_notices(
     make_node: NodeFactory, bad_disk: RecordedDisk, remote_files: Path
 ) -> None:
-    """The index is mapped, so reading a bad block is a SIGBUS; the keeper starts the next daemon, which builds it anew."""
+    """The index is mapped, so reading a bad block is a SIGBUS; the next daemon that is started builds it anew."""
     node = make_node(store__directory=bad_disk.path / "store", blobs__durability="async")
     node.store = bad_disk.path / "store"
     node.supervised = True

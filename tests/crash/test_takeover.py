@@ -35,13 +35,13 @@ def supervised(make_node: NodeFactory, **settings: object) -> Node:
 
 @contextmanager
 def no_daemon(node: Node) -> Iterator[None]:
-    """The daemon is dead, and its keeper does not get to start another one."""
-    node.signal_keeper(signal.SIGSTOP)
+    """The daemon is dead, and its supervisor does not get to start another one."""
+    node.signal_supervisor(signal.SIGSTOP)
     try:
         node.kill_daemon()
         yield
     finally:
-        node.signal_keeper(signal.SIGCONT)
+        node.signal_supervisor(signal.SIGCONT)
 
 
 def test_names_and_open_files_go_on_after_a_kill(make_node: NodeFactory) -> None:
@@ -362,18 +362,18 @@ def test_a_mount_that_can_not_be_taken_over_is_made_afresh(break_it: Callable[[N
 def test_a_lost_descriptor_is_a_fresh_mount(make_node: NodeFactory) -> None:
     node = supervised(make_node)
     (node.work / "file").write_bytes(b"kept")
-    node.signal_keeper(signal.SIGKILL)
+    node.signal_supervisor(signal.SIGKILL)
     node.kill_orphan()
     node.start()
     assert (node.work / "file").read_bytes() == b"kept"
     assert [fields["why"] for fields in node.events("takeover-failed")] == ["nobody has kept its descriptor"]
 
 
-def test_a_daemon_whose_keeper_is_dead_says_so_and_does_not_leave_its_mount(make_node: NodeFactory) -> None:
+def test_a_daemon_whose_supervisor_is_dead_says_so_and_does_not_leave_its_mount(make_node: NodeFactory) -> None:
     node = supervised(make_node)
     with (node.work / "file").open("w+b", buffering=0) as file:
         assert node.status().takeover == "takeover"
-        node.signal_keeper(signal.SIGKILL)
+        node.signal_supervisor(signal.SIGKILL)
         node.wait_end()
         assert node.status().takeover.startswith("no takeover: nobody holds the mount")
         with node.client() as client, pytest.raises(RefusedError, match="can't outlive the daemon"):
@@ -388,7 +388,7 @@ def test_a_dead_mount_is_not_taken_away_before_the_next_one_can_come(make_node: 
     """Else whoever works there would find, and fill, the empty directory underneath."""
     node = supervised(make_node)
     (node.work / "file").write_bytes(b"kept")
-    node.signal_keeper(signal.SIGKILL)
+    node.signal_supervisor(signal.SIGKILL)
     node.kill_orphan()
     in_use = StoreDirectory.open(node.store)
     try:
@@ -402,19 +402,19 @@ def test_a_dead_mount_is_not_taken_away_before_the_next_one_can_come(make_node: 
     assert (node.work / "file").read_bytes() == b"kept"
 
 
-def test_a_keeper_that_is_told_to_end_leaves_no_mount(make_node: NodeFactory) -> None:
+def test_a_supervisor_that_is_told_to_end_leaves_no_mount(make_node: NodeFactory) -> None:
     node = supervised(make_node)
     node.terminate()
     assert not node.mountpoint.is_mount()
     assert list(node.socket.parent.iterdir()) == []
 
 
-def test_a_keeper_that_is_told_to_end_without_a_daemon_leaves_no_mount(make_node: NodeFactory) -> None:
+def test_a_supervisor_that_is_told_to_end_without_a_daemon_leaves_no_mount(make_node: NodeFactory) -> None:
     node = supervised(make_node)
-    node.signal_keeper(signal.SIGSTOP)
+    node.signal_supervisor(signal.SIGSTOP)
     node.kill_daemon()
-    node.signal_keeper(signal.SIGTERM)
-    node.signal_keeper(signal.SIGCONT)
+    node.signal_supervisor(signal.SIGTERM)
+    node.signal_supervisor(signal.SIGCONT)
     node.wait_end()
     assert not node.mountpoint.is_mount()
 
@@ -459,14 +459,14 @@ def test_a_daemon_whose_session_is_anothers_ends_at_once_and_is_started_again(ma
 
 
 @pytest.mark.promise("takeover-mount")
-def test_a_lazy_unmount_without_a_daemon_ends_the_keeper_although_files_are_open(make_node: NodeFactory) -> None:
+def test_a_lazy_unmount_without_a_daemon_ends_the_supervisor_although_files_are_open(make_node: NodeFactory) -> None:
     node = supervised(make_node)
     with (node.work / "file").open("wb"):
         with no_daemon(node):
             mountpoint.detach(str(node.mountpoint))
         node.wait_end()
         assert not node.mountpoint.is_mount()
-    assert list(node.socket.parent.glob("keeper-*")) == []
+    assert list(node.socket.parent.glob("holder-*")) == []
     node.start()
     assert (node.work / "file").exists()
 
@@ -488,7 +488,7 @@ def test_what_is_unmounted_while_the_next_daemon_starts_stays_unmounted(make_nod
     assert not node.session.exists()
 
 
-def test_an_unmount_without_a_daemon_ends_the_keeper(make_node: NodeFactory) -> None:
+def test_an_unmount_without_a_daemon_ends_the_supervisor(make_node: NodeFactory) -> None:
     node = supervised(make_node)
     with no_daemon(node):
         node.unmount()

@@ -100,13 +100,13 @@ def test_while_a_supervised_daemon_is_killed(faults: list[str], make_node: NodeF
 
 
 @pytest.mark.promise("below-the-mount")
-def test_while_keeper_and_daemon_are_killed(make_node: NodeFactory) -> None:
+def test_while_supervisor_and_daemon_are_killed(make_node: NodeFactory) -> None:
     node = make_node()
     node.supervised = True
     node.start()
     with nothing_lands_below(node) as book:
         for _ in range(ROUNDS):
-            node.signal_keeper(signal.SIGKILL)
+            node.signal_supervisor(signal.SIGKILL)
             node.kill_orphan()
             node.start()
             book.goes_on()

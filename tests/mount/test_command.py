@@ -215,10 +215,10 @@ def test_a_supervised_mount_goes_on_over_restarts(workspace: Path) -> None:
             file.seek(0)
             assert file.read() == b"before and after"
         assert (workspace / "remote/checkpoints/file").read_bytes() == b"before and after"
-        keeper = os.pidfd_open(parent_of(restarted["pid"]))
+        supervisor = os.pidfd_open(parent_of(restarted["pid"]))
         holdfast("umount", place, socket=control)
-        assert select.select([keeper], [], [], 60.0)[0], "its keeper goes on"
-        os.close(keeper)
+        assert select.select([supervisor], [], [], 60.0)[0], "its supervisor goes on"
+        os.close(supervisor)
         assert not place.is_mount()
         assert list(control.parent.iterdir()) == []
     finally:
@@ -226,17 +226,17 @@ def test_a_supervised_mount_goes_on_over_restarts(workspace: Path) -> None:
             mountpoint.detach(str(place))
 
 
-def test_a_restart_of_a_daemon_whose_keeper_was_killed_loses_nothing(workspace: Path) -> None:
+def test_a_restart_of_a_daemon_whose_supervisor_was_killed_loses_nothing(workspace: Path) -> None:
     place, control = workspace / "mnt", workspace / "run/control.sock"
     place.mkdir()
     stores = [f"--{zone}=file://{workspace}/remote/{zone}" for zone in ("checkpoints", "blobs")]
     try:
         holdfast("mount", place, "--supervise", "--store", workspace / "store", *stores, socket=control)
         second = json.loads(holdfast("restart", "--json", socket=control))["pid"]
-        keeper = os.pidfd_open(parent_of(second))
-        signal.pidfd_send_signal(keeper, signal.SIGKILL)
-        assert select.select([keeper], [], [], 60.0)[0]
-        os.close(keeper)
+        supervisor = os.pidfd_open(parent_of(second))
+        signal.pidfd_send_signal(supervisor, signal.SIGKILL)
+        assert select.select([supervisor], [], [], 60.0)[0]
+        os.close(supervisor)
         with (place / "checkpoints/file").open("wb", buffering=0) as file:
             assert "is in use by" in holdfast("restart", socket=control, status=1)
             file.write(b"kept")
@@ -266,14 +266,16 @@ def test_a_restart_says_when_the_mount_does_not_go_on(workspace: Path) -> None:
             mountpoint.detach(str(place))
 
 
-@pytest.mark.parametrize("keeper", [[], ["--supervise"]], ids=["alone", "supervised"])
-def test_a_restart_with_a_mistake_in_the_configuration_leaves_daemon_and_mount(keeper: list[str], workspace: Path) -> None:
+@pytest.mark.parametrize("supervisor", [[], ["--supervise"]], ids=["alone", "supervised"])
+def test_a_restart_with_a_mistake_in_the_configuration_leaves_daemon_and_mount(
+    supervisor: list[str], workspace: Path
+) -> None:
     place, control, file = workspace / "mnt", workspace / "run/control.sock", workspace / "holdfast.toml"
     place.mkdir()
     stores = [f"--{zone}=file://{workspace}/remote/{zone}" for zone in ("checkpoints", "blobs")]
     file.write_text("[cache]\nmax_bytes = 1000000\n")
     try:
-        holdfast("mount", place, *keeper, "--config", file, "--store", workspace / "store", *stores, socket=control)
+        holdfast("mount", place, *supervisor, "--config", file, "--store", workspace / "store", *stores, socket=control)
         first = json.loads(holdfast("status", "--json", socket=control))
         (place / "checkpoints/file").write_bytes(b"kept")
         mistakes = {"max_bites": "[cache]\nmax_bites = 1\n", "lies in the mountpoint": f'[log]\nfile = "{place}/log"\n'}
@@ -458,13 +460,13 @@ def test_doctor_names_what_is_wrong_and_how_to_mend_it(node: Node, workspace: Pa
 def test_umount_ends_a_daemon_whose_mount_a_container_keeps(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mounting, "_BEFORE_SIGTERM_SECONDS", 0.2)
     container = ["unshare", "--mount", "--propagation", "private", "sh", "-c", "echo ready; read -r line"]
-    with subprocess.Popen(container, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
-        assert keeper.stdout is not None
-        assert keeper.stdout.readline() == b"ready\n"
+    with subprocess.Popen(container, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as supervisor:
+        assert supervisor.stdout is not None
+        assert supervisor.stdout.readline() == b"ready\n"
         daemon = Process.find(node.pid)
         mounting.umount(str(node.mountpoint), socket=node.socket)
         assert not daemon.is_alive()
-        keeper.communicate(b"\n")
+        supervisor.communicate(b"\n")
 
 
 def test_everybody_may_ask_and_only_the_group_may_change(node: Node) -> None:

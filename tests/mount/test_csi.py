@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from holdfast.control.client import RefusedError
+from holdfast.control.client import ControlClient, RefusedError
 from holdfast.mount import mountpoint
 from holdfast.mount.mountpoint import Life
 from tests.conftest import NodeFactory
@@ -51,8 +51,14 @@ def test_csi_sanity_finds_no_fault(node: Node, kubelet: Path) -> None:
     assert list(node.checkpoints.glob("volumes/*")), "it has worked on the mount"
 
 
-def test_a_volume_is_a_directory_of_the_mount(node: Node, kubelet: Path) -> None:
-    with CsiDriver(node, kubelet).running() as driver:
+def test_a_volume_is_a_directory_of_the_mount(make_node: NodeFactory, kubelet: Path) -> None:
+    pods_socket = kubelet / "run/pods.sock"
+    node = make_node(control__pods_socket=pods_socket).start()
+    with CsiDriver(node, kubelet).running("--pods-socket", str(pods_socket)) as driver:
+        socket = driver.publish("socket", {"socket": "true"}) / "pods.sock"
+        with ControlClient(socket) as pod:
+            assert pod.status().is_public
+        driver.unpublish("socket")
         registry = driver.kubelet / "plugins_registry/holdfast.csi-reg.sock"
         about = driver.call("GetInfo", registry)
         assert (about.type, about.name, about.endpoint) == ("CSIPlugin", "holdfast.csi", str(driver.socket))
@@ -76,6 +82,10 @@ def test_a_volume_is_a_directory_of_the_mount(node: Node, kubelet: Path) -> None
             ({"store": "work"}, "no store 'work'"),
             ({"store": "missing"}, "no store 'missing'"),
             ({"store": "../checkpoints"}, "no name of a store"),
+            ({"store": "checkpoints", "socket": "true"}, "socket stands without store"),
+            ({"store": "checkpoints", "workdir": "driver/x"}, "stands without store and path"),
+            ({"workdir": "driver/../x"}, "workdir is ROLE/ID"),
+            ({"slots": "true"}, "slots are those of a workdir"),
             ({"stor": "checkpoints"}, "there is no 'stor'"),
             ({"store": "checkpoints", "readOnly": "yes"}, "readOnly is 'true' or 'false'"),
         ):

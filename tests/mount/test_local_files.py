@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ import pytest
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node, wait_until
-from tests.support.disks.mounts import mounted
+from tests.support.disks.mounts import mounted, mounted_image
 from tests.support.processes.programs import copied_program, running
 from tests.support.users.privileges import MAY_NET_RAW, as_nobody
 
@@ -399,17 +400,25 @@ def test_inode_numbers_outlive_the_daemon(home: Path, node: Node) -> None:
     assert (home / "file").stat().st_ino == before
 
 
-def test_a_directory_without_search_permission_gets_it_back_from_a_daemon_without_privileges(make_node: NodeFactory) -> None:
-    """Java takes all permissions from a new directory before it gives some back."""
-    node = make_node()
-    may_not = "-dac_override,-dac_read_search"
-    node.prefix = ["setpriv", f"--inh-caps={may_not}", f"--bounding-set={may_not}"]
-    directory = node.start().work / "worker_1" / "tmp" / "private"
-    directory.mkdir(parents=True)
-    for mode in (0o600, 0o000, 0o700):
-        directory.chmod(mode)
-        assert directory.stat().st_mode & 0o7777 == mode
-    (directory / "file").touch()
+@pytest.mark.parametrize("bytes_in_all", [0, 256 << 20], ids=["plenty", "near its end"])
+def test_a_directory_without_search_permission_gets_it_back_from_a_daemon_without_privileges(
+    bytes_in_all: int, make_node: NodeFactory, workspace: Path
+) -> None:
+    """Java takes all permissions from a new directory before it gives some back.
+
+    Near its end a disk is written as by nobody, which takes a privilege.
+    """
+    with mounted_image("ext4", workspace / "disk", bytes_in_all) if bytes_in_all else nullcontext(workspace) as disk:
+        node = make_node(store__directory=disk / "store")
+        may_not = "-dac_override,-dac_read_search"
+        node.prefix = ["setpriv", f"--inh-caps={may_not}", f"--bounding-set={may_not}"]
+        directory = node.start().work / "worker_1" / "tmp" / "private"
+        directory.mkdir(parents=True)
+        for mode in (0o600, 0o000, 0o700):
+            directory.chmod(mode)
+            assert directory.stat().st_mode & 0o7777 == mode
+        (directory / "file").write_bytes(b"written")
+        node.stop()
 
 
 @pytest.mark.promise("running-programs")

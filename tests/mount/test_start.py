@@ -180,7 +180,7 @@ def test_a_file_where_the_root_of_a_zone_should_be(make_node: NodeFactory) -> No
 
 @pytest.mark.parametrize("supervised", [False, True])
 def test_a_file_where_the_session_should_be(supervised: bool, make_node: NodeFactory, workspace: Path) -> None:
-    node = make_node(control__socket=workspace / "s")  # a keeper's socket has no room for a longer path
+    node = make_node(control__socket=workspace / "s")  # a supervisor's socket has no room for a longer path
     node.socket = workspace / "s"
     node.supervised = supervised
     node.session.touch()

@@ -174,12 +174,12 @@ def test_a_log_is_no_link_and_no_fifo_of_another_user(
     assert passwords.read_bytes() == b""
 
 
-def test_only_root_speaks_to_the_keeper(make_node: NodeFactory) -> None:
+def test_only_root_speaks_to_the_supervisor(make_node: NodeFactory) -> None:
     """Gain: who sends it descriptors has it hold another mount, or as many as it can open."""
     node = make_node()
     node.supervised = True
     node.start()
-    (address,) = node.socket.parent.glob("keeper-*.sock")
+    (address,) = node.socket.parent.glob("holder-*.sock")
     assert address.stat().st_mode & 0o777 == 0o600
 
     def attack() -> None:

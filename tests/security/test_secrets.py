@@ -92,7 +92,7 @@ def shown_to_others(pid: int) -> bytes:
 def test_a_password_stays_in_no_process(place: Path, options: tuple[str, ...], count: int) -> None:
     """Gain: every user of the node reads the password of a store with ps(1), for as long as the node runs.
 
-    The daemon alone, or with its keeper and the probe of the mount.
+    The daemon alone, or with its supervisor and the probe of the mount.
     """
     socket = mounted(place, *options)
     for pid in so_many_processes_of(place, count):

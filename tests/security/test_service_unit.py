@@ -43,7 +43,7 @@ def statuses_of_threads(pid: int) -> list[str]:
 
 @pytest.fixture
 def confined(make_node: NodeFactory) -> Node:
-    """A node, under a keeper, whose daemon has the rights that the unit leaves it."""
+    """A node, under a supervisor, whose daemon has the rights that the unit leaves it."""
     node = make_node()
     node.supervised = True
     node.prefix = ["setpriv", "--no-new-privs", f"--bounding-set=-all,{','.join(f'+{name}' for name in capabilities())}"]

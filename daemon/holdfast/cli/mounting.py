@@ -28,6 +28,7 @@ from holdfast.errors import ConfigurationError, DaemonUnreachableError, Holdfast
 from holdfast.mount import covered_directory, dead_mount_users
 from holdfast.mount import mountpoint as mountpoints
 from holdfast.supervision import restart_check
+from holdfast.supervision.keeper import ABANDON_SECONDS
 
 _START_SECONDS = 180.0
 _STOP_SECONDS = 60.0
@@ -59,6 +60,12 @@ def mount(
             "--supervise", help="Keep the mount alive, with the files open in it, while the daemon is replaced or dead."
         ),
     ] = False,
+    keeper: Annotated[
+        Path | None,
+        typer.Option(
+            help="The directory of 'holdfast keeper', which holds the mount while there is no daemon.", readable=False
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Start the daemon and mount; return when the mount answers."""
@@ -71,14 +78,15 @@ def mount(
         "stores.checkpoints.url": checkpoints,
         "stores.blobs.url": blobs,
         "control.socket": str(socket.absolute()) if socket else None,
+        "mount.keeper": str(keeper.absolute()) if keeper else None,
     }
     options = _with_settings(options, settings_of(settings or []))
     loaded = load(config, os.environ, options)  # report mistakes here, not in a log
-    start_checks.check(loaded, os.environ)  # before the keeper makes its socket
+    start_checks.check(loaded, os.environ)  # before the supervisor makes its socket
     replaces_dead = mountpoints.mount_at(loaded.config.mount.mountpoint) is not None
     command = [*_MODULE, "holdfast.daemon"]
     if supervise:
-        command = [*_keeper(loaded.config), *command]
+        command = [*_supervisor(loaded.config), *command]
     if config:
         command += ["--config", str(config.absolute())]
     options_fd = hand_over({key: value for key, value in options.items() if value is not None})
@@ -110,6 +118,19 @@ def _warn_of_left_behind() -> None:
         return
     if users:
         warn(kernel_advice.left_behind(users))
+
+
+def keeper(
+    directory: Annotated[Path, typer.Argument(help="A directory of the keeper's own, as in /run/holdfast/keeper.")],
+    abandon: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long it holds a mount for which no daemon comes.", min=0)
+    ] = ABANDON_SECONDS,
+) -> None:
+    """Hold the mount of a daemon that lives elsewhere, as in another pod, while that is dead or replaced.
+
+    The daemon is given the same directory (mount.keeper). The keeper needs no rights and starts nothing.
+    """
+    os.execv(sys.executable, [*_MODULE, "holdfast.supervision.keeper", "--abandon", str(abandon), str(directory)])
 
 
 def umount(
@@ -239,12 +260,12 @@ def _mount_again(status: Status, *, lazy: bool) -> dict[str, object]:
     return _start(command, options_fd)
 
 
-def _keeper(config: Config) -> list[str]:
-    """Return the command line prefix that runs the daemon under a keeper, which holds the mount."""
+def _supervisor(config: Config) -> list[str]:
+    """Return the command line prefix that runs the daemon under a supervisor, which holds the mount."""
     socket = Path(config.control.socket)
     mountpoint = mountpoints.real_path(config.mount.mountpoint)
-    keeper = [*_MODULE, "holdfast.supervision.keeper", "--directory", str(socket.parent), "--mountpoint", mountpoint]
-    return [*keeper, "--"]
+    supervisor = [*_MODULE, "holdfast.supervision.supervisor", "--directory", str(socket.parent), "--mountpoint", mountpoint]
+    return [*supervisor, *(["--kept"] if config.mount.keeper else []), "--"]
 
 
 def _start(command: list[str], options_fd: int, at: int | None = None) -> dict[str, object]:
@@ -285,7 +306,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(_BEFORE_SIGTERM_SECONDS)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # a daemon that hangs, and its keeper
+        os.killpg(process.pid, signal.SIGKILL)  # a daemon that hangs, and its supervisor
 
 
 def _inserted(command: list[str], options: list[str], at: int | None) -> list[str]:

@@ -14,6 +14,7 @@ from holdfast.config.schema import (
     MetricsSection,
     MountSection,
     NamesSection,
+    OnStop,
     RemoteSection,
     RoleSection,
     StoreSection,

@@ -40,12 +40,23 @@ class Section(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
     """The keys that a running daemon takes when it reads its configuration again."""
 
 
+class OnStop(enum.Enum):
+    """What becomes of the mount when the daemon is told to stop while a keeper holds it."""
+
+    LEAVE = "leave"
+    UNMOUNT = "unmount"
+
+
 class MountSection(Section, frozen=True):
-    """``[mount]``: the mountpoint, and who may use it."""
+    """``[mount]``: the mountpoint, who may use it, and who holds it while there is no daemon."""
+
+    RELOADABLE = ("on_stop",)
 
     mountpoint: str = ""
     allow_other: bool = True
     passthrough: bool = True
+    keeper: str = ""
+    on_stop: OnStop = OnStop.LEAVE
 
 
 class StoreSection(Section, frozen=True):
@@ -192,6 +203,7 @@ class ControlSection(Section, frozen=True):
 
     socket: NotEmpty = "/run/holdfast/control.sock"
     group: str = "holdfast"
+    pods_socket: str = ""
 
 
 class LogSection(Section, frozen=True):

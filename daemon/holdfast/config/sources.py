@@ -227,10 +227,10 @@ def _masked(key: Key, value: Any) -> str:
 
 
 def hand_over(options: Mapping[str, str]) -> int:
-    """Return a descriptor with ``options``, dotted keys and their values, for keeper and daemon. The caller closes it.
+    """Return a descriptor with ``options``, dotted keys and their values, for supervisor and daemon. The caller closes it.
 
     A URL among them may have a password, and the arguments of a process can be read by everybody (proc(5)). The descriptor
-    is a file in memory that nobody can change any more; each daemon that a keeper starts reads it from the beginning.
+    is a file in memory that nobody can change any more; each daemon that a supervisor starts reads it from the beginning.
     """
     fd = os.memfd_create("holdfast-options", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.write(fd, msgspec.json.encode(dict(options)))

@@ -12,7 +12,7 @@ from holdfast.control.operations import PAGE, Operation
 from holdfast.control.replies import LARGEST_PAGE, body, page_size, reply
 from holdfast.control.status import StatusReport
 from holdfast.errors import WithheldError
-from holdfast.workdirs import Volume, Workdirs
+from holdfast.workdirs import Volume, Workdirs, is_own_namespace
 
 
 class WorkdirRoutes:
@@ -21,11 +21,11 @@ class WorkdirRoutes:
     def __init__(self, report: StatusReport, workdirs: Workdirs) -> None:
         self._report = report
         self._workdirs = workdirs
-        self.operations = {
-            "/v1/workdirs": Operation(self._list, list[WorkdirInfo], PAGE),
+        self.for_pods = {
             "/v1/workdirs/acquire": Operation(self._acquire, WorkdirInfo, body=AcquireRequest),
             "/v1/workdirs/release": Operation(self._release, WorkdirInfo, body=ReleaseRequest),
         }
+        self.operations = {"/v1/workdirs": Operation(self._list, list[WorkdirInfo], PAGE), **self.for_pods}
 
     async def own(self, request: Request) -> Response:
         """Reply with a page of the caller's working directories; with all of them to root."""
@@ -43,13 +43,21 @@ class WorkdirRoutes:
         wanted = await body(request, AcquireRequest)
         caller = request.scope[CALLER]
         owner = _owner_for(caller, wanted)
+        if caller.is_in_pod and not wanted.volume and is_own_namespace(wanted.pid_namespace):
+            raise WithheldError("a pod acquires working directories for its own processes, and not for the node's")
         if wanted.volume:
             if not caller.is_root:
                 raise WithheldError("only root may acquire a working directory for a volume")
             held = await self._workdirs.acquire_for_volume(wanted.role, wanted.id, Volume(wanted.volume, wanted.pod), owner)
             return reply(self._report.workdir(held))
         workdir = await self._workdirs.acquire(
-            wanted.role, wanted.id, wanted.pid, owner, caller.uid, wanted.pid_namespace, adopts=wanted.adopt
+            wanted.role,
+            wanted.id,
+            wanted.pid,
+            owner,
+            None if caller.is_root else caller.uid,
+            wanted.pid_namespace,
+            adopts=wanted.adopt,
         )
         return reply(self._report.workdir(workdir))
 

@@ -130,11 +130,12 @@ class BatchRoutes:
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
         self._users = UserNames()
+        self.for_pods = {"/v1/spark/batches/report": Operation(self._report, dict[str, str], body=BatchReport)}
         self.operations = {
             "/v1/spark/batches": Operation(
                 self._list, list[BatchInfo], {"query": "string", "since": "number", "limit": "number"}
             ),
-            "/v1/spark/batches/report": Operation(self._report, dict[str, str], body=BatchReport),
+            **self.for_pods,
         }
 
     async def _list(self, request: Request) -> Response:

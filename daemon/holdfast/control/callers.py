@@ -28,6 +28,8 @@ class Caller:
     uid: int
     gid: int
     groups: frozenset[int]
+    is_in_pod: bool = False
+    """Whoever comes by ``pods.sock``: its root has no rights beyond its own user's."""
 
     @property
     def counts_as(self) -> int | str:
@@ -37,7 +39,7 @@ class Caller:
     @property
     def is_root(self) -> bool:
         """True for root, who may be told everything."""
-        return self.uid == 0
+        return self.uid == 0 and not self.is_in_pod
 
     def supplementary_groups(self) -> frozenset[int]:
         """Return the groups beside the primary one."""

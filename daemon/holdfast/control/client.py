@@ -33,6 +33,7 @@ class RefusedError(HoldfastError):
 class ControlClient:
     """Connects to the daemon behind ``socket``. Every call raises ``RefusedError`` and ``DaemonUnreachableError``.
 
+    With ``$HOLDFAST_MOUNT``, all paths are as in a pod that has the mount there.
     ``timeout_seconds`` is how long the daemon may take to answer; plans and streams have no limit.
     """
 
@@ -42,7 +43,9 @@ class ControlClient:
         transport = httpx.HTTPTransport(
             uds=str(socket), verify=False, limits=httpx.Limits(keepalive_expiry=_KEPT_SECONDS)
         )  # no TLS here; skips reading all certificates
-        self._http = httpx.Client(transport=transport, base_url="http://holdfast", timeout=timeout_seconds)
+        seen_at = os.environ.get("HOLDFAST_MOUNT")
+        headers = {"Holdfast-Mount": seen_at} if seen_at else {}
+        self._http = httpx.Client(transport=transport, base_url="http://holdfast", timeout=timeout_seconds, headers=headers)
 
     def __enter__(self) -> ControlClient:
         return self

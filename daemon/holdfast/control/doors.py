@@ -6,6 +6,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import trio
@@ -112,6 +113,22 @@ class KeptDoor:
                 if not is_told:
                     _log.warning("can't start it; trying again: %s", problem.strerror)
                 is_told = True
+
+
+@dataclass(frozen=True, slots=True)
+class PodsDoor:
+    """The connections that come by ``door`` from pods."""
+
+    door: Door
+
+    async def accept(self) -> tuple[socket.socket, Caller]:
+        """Return the next connection."""
+        connection, caller = await self.door.accept()
+        return connection, replace(caller, is_in_pod=True)
+
+    def close(self) -> None:
+        """End what was started for it."""
+        self.door.close()
 
 
 def keep_descriptors_out(listener: socket.socket) -> None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from holdfast.control.replies import SEEN_AT
 from holdfast.errors import NameTooLongError, NoSuchEntryError, OutsideMountError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.inodes.caller import NOBODY
@@ -19,12 +20,17 @@ _LONGEST_NAME_BYTES = 255  # NAME_MAX of ext4 and XFS
 
 
 class Paths:
-    """Resolves absolute paths below ``mountpoint``, which contains no symbolic links."""
+    """Resolves absolute paths below the mountpoint, which contains no symbolic links."""
 
     def __init__(self, nodes: NodeTable, files: FileSystem, mountpoint: str) -> None:
         self._nodes = nodes
         self._files = files
-        self.mountpoint = mountpoint
+        self._mountpoint = mountpoint
+
+    @property
+    def mountpoint(self) -> str:
+        """The mountpoint, as who asks now sees it."""
+        return SEEN_AT.get() or self._mountpoint
 
     def relative(self, path: str) -> bytes:
         """Return ``path`` relative to the mount (``b""``: the mountpoint itself).

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextvars import ContextVar
 from itertools import islice
 from typing import TypeVar
 
@@ -34,6 +35,9 @@ STREAM = "application/x-ndjson"
 _LARGEST_MESSAGE_BYTES = 65_536
 _LONGEST_NUMBER = 18  # digits: below 2**63
 M = TypeVar("M", bound=Message)
+MOUNT_HEADER = "Holdfast-Mount"
+"""The header by which a client says where it has the mount, as in a pod; paths in requests and replies are below that."""
+SEEN_AT: ContextVar[str] = ContextVar("mount as the client sees it", default="")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -42,6 +46,7 @@ def guarded(handler: Handler) -> Handler:
 
     async def answer(request: Request) -> Response:
         try:
+            SEEN_AT.set(_mount_seen_by(request))
             return await handler(request)
         except HoldfastError as problem:
             return failure(problem)
@@ -54,6 +59,14 @@ def guarded(handler: Handler) -> Handler:
             return failure(HoldfastError("the daemon failed at this request; its log has the details"))
 
     return answer
+
+
+def _mount_seen_by(request: Request) -> str:
+    """Return where the client has the mount; "": where the daemon has it. Raises ``ConfigurationError``."""
+    path = request.headers.get(MOUNT_HEADER, "")
+    if path and not (path.isprintable() and path.startswith("/") and path == os.path.normpath(path) != "/"):
+        raise ConfigurationError(f"HOLDFAST_MOUNT: {path!r} is not the path of a mount: /mnt/holdfast would be one")
+    return path
 
 
 def failure(problem: HoldfastError) -> Response:

@@ -1,15 +1,17 @@
-"""The two sockets, and which routes each of them serves.
+"""The sockets, and which routes each of them serves.
 
 ``control.sock`` (0660, of the control group) allows changes and shows file names. ``status.sock`` beside it (0666) tells
 everybody the daemon's state, but nothing that others do: of the stores those whose zones the caller may search, of the
-working directories the caller's own, and no names of files or objects. Rights are the file modes of the sockets, and on
-``status.sock`` the user that the kernel names (``callers``).
+working directories the caller's own, and no names of files or objects. ``pods.sock`` (0666), if there is one, is for pods:
+there a user also acquires working directories, reports batches, and asks who holds a query's state; root is a user like any
+other. Rights are the file modes of the sockets, and on these two the user that the kernel names (``callers``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,7 +24,7 @@ from starlette.routing import Route
 
 from holdfast.config import Reloaded, TcpAddress
 from holdfast.control.acquiring import WorkdirRoutes
-from holdfast.control.doors import door_of
+from holdfast.control.doors import Door, PodsDoor, door_of
 from holdfast.control.http_connection import CALLER, Bounds
 from holdfast.control.http_server import Caps, HttpServer, Terms
 from holdfast.control.listeners import listening
@@ -43,6 +45,7 @@ _ON_CONTROL = Terms(
     Bounds(stall_seconds=300.0, body_seconds=600.0),  # a plan made elsewhere is large
 )
 _ON_STATUS = Terms("status.sock", Caps(total=64, each_user=16, for_root=16), Bounds(stall_seconds=10.0), pause_seconds=0.001)
+_ON_PODS = Terms("pods.sock", Caps(total=128, each_user=64, for_root=64), Bounds(stall_seconds=10.0), pause_seconds=0.001)
 _SHORTEST_PAUSE_SECONDS = 0.01
 
 
@@ -70,8 +73,8 @@ class Reloading(Protocol):
 class ControlServer:
     """Serves the control sockets until cancelled.
 
-    ``groups`` are the routes of ``control.sock`` beside those of the other arguments. ``page`` has the files of the page for
-    browsers, for everybody.
+    ``groups`` are the routes of ``control.sock`` beside those of the other arguments, ``for_pods`` some of ``pods.sock``.
+    ``page`` has the files of the page for browsers, for everybody.
     """
 
     report: StatusReport
@@ -79,6 +82,7 @@ class ControlServer:
     observing: ObservingRoutes
     surveys: SurveyRoutes
     groups: Sequence[RouteGroup]
+    for_pods: Mapping[str, Operation]
     daemon: Restartable
     configuration: Reloading
     events: EventLog
@@ -89,17 +93,21 @@ class ControlServer:
         control_socket: Path,
         group: str,
         metrics: TcpAddress,
+        pods_socket: str = "",
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serve on ``control_socket`` and on ``status.sock`` beside it; the metrics also on ``metrics``, unless empty.
+        """Serve on ``control_socket``, ``status.sock`` beside it, and ``pods_socket``; the metrics also on ``metrics``.
 
-        Started once both sockets accept connections.
+        The last two may be empty. Started once the sockets accept connections.
 
         Raises ``ConfigurationError``, and ``StoreInUseError`` if another daemon answers there.
         """
         status_socket = control_socket.with_name("status.sock")
-        with listening(control_socket, 0o660, group) as control, listening(status_socket, 0o666, group) as status:
+        with ExitStack() as sockets:
+            control = sockets.enter_context(listening(control_socket, 0o660, group))
+            status = sockets.enter_context(listening(status_socket, 0o666, group))
+            pods = sockets.enter_context(listening(Path(pods_socket), 0o666, group)) if pods_socket else None
             everything, public = self._operations(), self._public_operations()
             withheld = Route("/{anything:path}", guarded(self._withheld), methods=["GET", "POST"])
             async with trio.open_nursery() as nursery:
@@ -109,8 +117,12 @@ class ControlServer:
                     ([*routes(everything), *self.page], control, _ON_CONTROL),
                     ([*routes(public), *self.page, withheld], status, _ON_STATUS),
                 ):
-                    door = door_of(listener, terms.name)
+                    door: Door = door_of(listener, terms.name)
                     nursery.start_soon(HttpServer(_application(served), door, terms, self.events).run)
+                if pods is not None:
+                    application = _application([*routes(self._operations_of_pods()), withheld])
+                    door = PodsDoor(door_of(pods, _ON_PODS.name))
+                    nursery.start_soon(HttpServer(application, door, _ON_PODS, self.events).run)
                 task_status.started()
 
     def _public_operations(self) -> dict[str, Operation]:
@@ -121,6 +133,12 @@ class ControlServer:
             "/metrics": Operation(turns.in_turn(self.observing.public_page), str, content=CONTENT_TYPE),
         }
         return _with_description(operations)
+
+    def _operations_of_pods(self) -> dict[str, Operation]:
+        turns = Turns()
+        own = {**self.for_pods, **self.workdirs.for_pods, **self._public_operations()}
+        del own["/metrics"], own["/v1/openapi.json"]
+        return _with_description({path: replace(each, handler=turns.in_turn(each.handler)) for path, each in own.items()})
 
     def _operations(self) -> dict[str, Operation]:
         operations = {

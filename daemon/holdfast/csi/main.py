@@ -21,6 +21,7 @@ from holdfast.errors import HoldfastError
 from holdfast.mount.mountpoint import real_path
 
 _SOCKET = "/run/holdfast/control.sock"
+_PODS_SOCKET = "/run/holdfast/pods/pods.sock"
 _KUBELET = "/var/lib/kubelet"
 _LOOK_SECONDS = 60.0
 _ATTEMPT_SECONDS = 2.0
@@ -46,7 +47,8 @@ def _serve(options: argparse.Namespace) -> None:
     socket = directory / "csi.sock"
     control = Path(options.socket)
     leases = Leases(control, kubelet / "pods")
-    node = Node(real_path(options.mountpoint), options.node, Records(directory / "volumes"), leases, control)
+    records, pods_socket = Records(directory / "volumes"), Path(options.pods_socket)
+    node = Node(real_path(options.mountpoint), options.node, records, leases, control, pods_socket)
     services = stubs.csi.DESCRIPTOR.services_by_name
     servers = [
         serve(
@@ -77,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kubelet", default=_KUBELET, help="kubelet's directory (default: %(default)s)")
     parser.add_argument("--directory", help=f"for the socket and the records (default: plugins/{NAME} in kubelet's)")
     parser.add_argument("--socket", default=_SOCKET, help="of the node's daemon (default: %(default)s)")
+    parser.add_argument("--pods-socket", default=_PODS_SOCKET, help="the daemon's for pods (default: %(default)s)")
     parser.add_argument("--no-registration", dest="register", action="store_false", help="don't announce it to kubelet")
     return parser
 

@@ -32,9 +32,12 @@ _log = logging.getLogger("holdfast.csi")
 
 
 class Node:
-    """Binds directories of the mount at ``mountpoint``. ``name`` is the node's in Kubernetes, ``socket`` the daemon's."""
+    """Binds directories of the mount at ``mountpoint``. ``name`` is the node's in Kubernetes; the sockets: the daemon's."""
 
-    def __init__(self, mountpoint: str, name: str, records: Records, leases: Leases, socket: Path) -> None:
+    def __init__(
+        self, mountpoint: str, name: str, records: Records, leases: Leases, socket: Path, pods_socket: Path
+    ) -> None:
+        self._pods_socket = pods_socket
         self._mountpoint = mountpoint
         self._socket = socket
         self._leases = leases
@@ -99,9 +102,16 @@ class Node:
             Path(volume.target).mkdir(parents=True, exist_ok=True)
             volume = replace(volume, path=self._path_of(volume))
             self._records.put(volume)
-            bind(mount, volume)
+            bind(self._socket_directory() if volume.wanted.socket else mount, volume)
         _log.info("%s: %s is bound to %s", volume.name, volume.path or "the mount", volume.target)
         return messages.NodePublishVolumeResponse()
+
+    def _socket_directory(self) -> Mount:
+        """Return the directory of ``pods.sock`` as if it were a mount. Raises ``CallError``."""
+        directory = self._pods_socket.parent
+        if not self._pods_socket.is_socket():
+            raise CallError("FAILED_PRECONDITION", f"there is no {self._pods_socket}: set the daemon's control.pods_socket")
+        return Mount(str(directory), "", directory.stat().st_dev, "", 0, 0)
 
     def sweep(self) -> None:
         """End what is of pods that kubelet does not have any more. Raises ``HoldfastError`` and ``OSError``."""

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.csi.serving import invalid
 from holdfast.system.whole_file import write_whole
 
-_ATTRIBUTES = ("store", "path", "readOnly", "uid", "gid", "workdir", "slots")
+_ATTRIBUTES = ("store", "path", "readOnly", "uid", "gid", "workdir", "slots", "socket")
 _WORKDIR = re.compile(r"[A-Za-z0-9-]+/[A-Za-z0-9_-]+")
 _STORE = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _POD = "csi.storage.k8s.io/pod."
@@ -23,7 +23,7 @@ class Wanted(msgspec.Struct, frozen=True):
     """What a volume shows: ``path`` below the mount ("": all of it), which is made for ``uid`` and ``gid`` if it is missing.
 
     -1 stands for the owner of the directory above. Or ``workdir``, as ROLE/ID, which the volume then holds; with ``slots``,
-    the first that is free of ID-0, ID-1, ….
+    the first that is free of ID-0, ID-1, …. Or, with ``socket``, the directory of ``pods.sock``.
     """
 
     path: str
@@ -32,6 +32,7 @@ class Wanted(msgspec.Struct, frozen=True):
     gid: int = -1
     workdir: str = ""
     slots: bool = False
+    socket: bool = False
 
 
 class Volume(msgspec.Struct, frozen=True):
@@ -73,6 +74,9 @@ def wanted(attributes: Mapping[str, str], *, read_only: bool) -> Wanted:
         raise invalid(f"volumeAttributes: workdir is ROLE/ID, and stands without store and path; {workdir!r} is not")
     if slots and not workdir:
         raise invalid("volumeAttributes: slots are those of a workdir: name that too")
+    socket = _flag(own, "socket")
+    if socket and (store or path or workdir):
+        raise invalid("volumeAttributes: socket stands without store, path and workdir")
     names = [name for name in path.split("/") if name]
     if path.startswith("/") or "\0" in path or any(name in (".", "..") for name in names):
         raise invalid(f"volumeAttributes: the path {path!r} must lead down from its store, without '..'")
@@ -83,6 +87,7 @@ def wanted(attributes: Mapping[str, str], *, read_only: bool) -> Wanted:
         gid=_number(own, "gid"),
         workdir=workdir,
         slots=slots,
+        socket=socket,
     )
 
 

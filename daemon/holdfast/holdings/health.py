@@ -29,6 +29,10 @@ class MountHealth(Protocol):
     def passthrough_possible(self) -> bool:
         """True if kernel and settings allow passthrough."""
 
+    @property
+    def keeper_problem(self) -> str:
+        """Why the keeper that is configured does not hold the mount; empty if it does, or none is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Health:
@@ -67,6 +71,8 @@ class Health:
             found.append("the disk of the store directory has hardly any inodes left, and evicting frees no more of them")
         if self.mount.passthrough_possible and self.mount.data_mode != "passthrough":
             found.append(f"no passthrough, so state stores are slow ({self.mount.data_mode})")
+        if self.mount.keeper_problem:
+            found.append(f"the mount ends with this daemon's pod: {self.mount.keeper_problem}")
         if self.base.drain.is_on:
             found.append(f"{DRAINING}: it takes nothing new for its stores ('holdfast drain --undo' ends that)")
         return found

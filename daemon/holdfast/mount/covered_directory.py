@@ -26,6 +26,7 @@ from itertools import islice
 from holdfast.errors import MountpointError, NotMountedError
 from holdfast.mount import mount_calls, mountpoint
 from holdfast.mount import protection_marks as marks
+from holdfast.system.syscalls import rewound
 from holdfast.system.text import printable, shown
 
 IMMUTABLE, COVERED, CLOSED = "immutable", "covered", "closed"
@@ -149,7 +150,7 @@ def lent(path: str) -> Iterator[list[str]]:
     try:
         mode = os.fstat(fd).st_mode & 0o7777
         is_own = os.fstat(fd).st_uid == os.geteuid()
-        before = set(os.listdir(fd))
+        before = set(os.listdir(rewound(fd)))
         if is_own:
             os.fchmod(fd, mode | marks.OWNERS_RIGHTS)
         try:
@@ -157,7 +158,7 @@ def lent(path: str) -> Iterator[list[str]]:
         finally:
             if is_own:
                 os.fchmod(fd, mode & ~marks.MAY_WRITE)
-        landed += [shown(os.fsencode(name)) for name in islice(sorted(set(os.listdir(fd)) - before), _MOST_NAMES)]
+        landed += [shown(os.fsencode(name)) for name in islice(sorted(set(os.listdir(rewound(fd))) - before), _MOST_NAMES)]
     finally:
         os.close(fd)
 
@@ -176,7 +177,7 @@ def _closed(path: str, names: Iterable[str], *, is_served: bool) -> Ground:
         found = os.fstat(fd)
         if found.st_uid != os.geteuid():
             return Ground(f"{_UNPROTECTED}it belongs to another user, and the daemon's user can write to it", _names(fd))
-        missing = set(names) - set(os.listdir(fd))
+        missing = set(names) - set(os.listdir(rewound(fd)))
         if missing or marks.done_to(fd) is None:
             os.fchmod(fd, found.st_mode & 0o7777 | marks.OWNERS_RIGHTS)
             marks.mark(fd, found.st_mode, missing)
@@ -278,7 +279,7 @@ def _opened(path: str) -> Iterator[int]:
 
 def _names(fd: int) -> list[str]:
     """Return some of the names in a directory, without placeholders."""
-    with os.scandir(fd) as entries:
+    with os.scandir(rewound(fd)) as entries:
         found = (entry.name for entry in entries if not marks.is_placeholder(entry))
         return sorted(shown(os.fsencode(name)) for name in islice(found, _MOST_NAMES))
 

@@ -13,6 +13,8 @@ import struct
 from collections.abc import Iterable
 from contextlib import suppress
 
+from holdfast.system.syscalls import rewound
+
 _GET_FLAGS, _SET_FLAGS = 0x8008_6601, 0x4008_6602
 """``FS_IOC_GETFLAGS`` and ``FS_IOC_SETFLAGS``."""
 _IMMUTABLE_FLAG = 0x10
@@ -58,7 +60,7 @@ def remove_mark(fd: int) -> None:
 
 def placeholders(fd: int) -> list[str]:
     """Return the names of all directories in a directory that nobody may enter."""
-    with os.scandir(fd) as entries:
+    with os.scandir(rewound(fd)) as entries:
         return [entry.name for entry in entries if is_placeholder(entry)]
 
 

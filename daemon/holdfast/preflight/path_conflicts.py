@@ -76,6 +76,8 @@ def _places(loaded: LoadedConfig) -> Iterator[tuple[str, str]]:
     config = loaded.config
     yield "store.directory", config.store.directory
     yield "control.socket", config.control.socket
+    if config.control.pods_socket:
+        yield "control.pods_socket", config.control.pods_socket
     if config.log.file:
         yield "log.file", config.log.file
     for name, section in config.mounted_stores.items():

@@ -66,6 +66,8 @@ def _directories(loaded: LoadedConfig) -> Iterator[tuple[str, Path]]:
     config = loaded.config
     yield "store.directory", Path(config.store.directory)
     yield "control.socket", Path(config.control.socket).parent
+    if config.control.pods_socket:
+        yield "control.pods_socket", Path(config.control.pods_socket).parent
     if config.log.file:  # otherwise it is beside the store's directory, and no other user's file is taken for it
         yield "log.file", Path(config.log.file).parent
 

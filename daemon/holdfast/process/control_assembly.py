@@ -53,6 +53,9 @@ def control_server(
     stores = {name: remote.access for name, remote in parts.remotes.items()}
     metrics = MetricsReport(base, files.unsent, workdirs, daemon, lag)
     cache = CacheSurvey(parts.index.entries, paths, time.monotonic)
+    gathering = Gathering(publishing, stores, parts.config.holdings)
+    holdings = HoldingsRoutes(gathering, list(stores), paths, report.may_search)
+    batches = BatchRoutes(Batches(parts.counters, parts.events, time.time))
     return ControlServer(
         report,
         WorkdirRoutes(report, workdirs),
@@ -69,9 +72,10 @@ def control_server(
                 CopyRights(base.rights, parts.store.tree, parts.zones),
                 paths,
             ),
-            HoldingsRoutes(Gathering(publishing, stores, parts.config.holdings), list(stores), paths),
-            BatchRoutes(Batches(parts.counters, parts.events, time.time)),
+            holdings,
+            batches,
         ],
+        {**holdings.for_pods, **batches.for_pods},
         daemon,
         reload,
         parts.events,

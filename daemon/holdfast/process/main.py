@@ -87,7 +87,8 @@ def _check(options: argparse.Namespace) -> int:
 def _reader(options: argparse.Namespace) -> Callable[[], LoadedConfig]:
     """Return a function that reads the configuration from all its sources."""
     handed = {} if options.options_fd is None else handed_over(options.options_fd)
-    return partial(load, options.config, os.environ, {**handed, **settings_of(options.set)})
+    keeper = {"mount.keeper": options.keeper} if options.keeper else {}
+    return partial(load, options.config, os.environ, {**handed, **settings_of(options.set), **keeper})
 
 
 def _checked(read: Callable[[], LoadedConfig], *, unit: str) -> LoadedConfig:
@@ -199,6 +200,9 @@ def command_line_parser() -> argparse.ArgumentParser:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, as in cache.max_bytes=20GiB"
     )
     parser.add_argument("--check", action="store_true", help="only say whether a daemon could start with the configuration")
+    parser.add_argument(
+        "--keeper", metavar="DIRECTORY", help="the directory of the keeper that holds the mount (mount.keeper)"
+    )
     parser.add_argument("--background", action="store_true", help="log to the file, not to stderr")
     parser.add_argument(
         "--ready-fd", type=int, help="descriptor to which one line of JSON is written once the mount answers"

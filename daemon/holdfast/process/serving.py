@@ -20,6 +20,7 @@ import trio
 
 from holdfast import __version__
 from holdfast.checkpoints.formats import FORMATS
+from holdfast.config import OnStop
 from holdfast.control.server import ControlServer
 from holdfast.errors import NotRestartableError
 from holdfast.fs.filesystem import FileSystem
@@ -33,7 +34,7 @@ from holdfast.maintenance import Upkeep, drop_copies_of_moved_stores
 from holdfast.mount.covered_directory import Ground
 from holdfast.process.control_assembly import control_server
 from holdfast.process.reload import Reload
-from holdfast.session.handover import NOT_HELD, Handover
+from holdfast.session.handover import Handover
 from holdfast.supervision import restart_check
 from holdfast.supervision.watchdog import Watchdog
 from holdfast.telemetry import EventLog, Histogram, LoopLag
@@ -79,7 +80,7 @@ class Serving:
     def takeover(self) -> str:
         """``takeover`` if the mount outlives this daemon, else ``no takeover:`` and the reason."""
         if self.session.device is not None and not self.handover.is_held:
-            return f"no takeover: {NOT_HELD}"
+            return f"no takeover: {self.handover.why_not_held}"
         return self.session.takeover
 
     @property
@@ -91,6 +92,11 @@ class Serving:
     def passthrough_possible(self) -> bool:
         """True if kernel and settings allow passthrough."""
         return self.session.passthrough_possible
+
+    @property
+    def keeper_problem(self) -> str:
+        """The reason why the keeper that is configured does not hold the mount; empty if it does, or none is."""
+        return self.handover.keeper.problem if self.handover.keeper is not None else ""
 
     @property
     def ground(self) -> Ground:
@@ -146,6 +152,8 @@ class Serving:
         async with trio.open_nursery() as background:
             background.start_soon(parts.events.run)
             background.start_soon(self._lag.run)
+            if self.handover.keeper is not None:
+                background.start_soon(self.handover.keeper.run)
             await background.start(self.base.fetcher.run)
             takeover = Takeover(self.base, self.files)
             if self.is_inherited:
@@ -171,6 +179,7 @@ class Serving:
                     Path(parts.config.control.socket),
                     parts.config.control.group,
                     parts.config.metrics.listen,
+                    parts.config.control.pods_socket,
                 )
                 self._foreground.start_soon(self._announce, takeover)
                 await self.session.serve()
@@ -228,7 +237,7 @@ class Serving:
                 name = signal.Signals(number).name
                 if number == signal.SIGHUP:
                     self._foreground.start_soon(self.reload.on_signal)
-                elif self.mount_outlives and await trio.to_thread.run_sync(self.handover.is_restarting):
+                elif self.mount_outlives and await trio.to_thread.run_sync(self._is_left_on_stop):
                     _log.info("leaving the mount to the next daemon on %s", name)
                     self._leave()
                 else:
@@ -249,6 +258,12 @@ class Serving:
                 if expired:
                     parts.events.emit("quarantine-expired", files=expired)
             await sleep_within(_EXPIRY_SECONDS)
+
+    def _is_left_on_stop(self) -> bool:
+        """Say whether the mount is left to the next daemon now that this one is told to stop. Blocks."""
+        if self.reload.config.mount.on_stop is OnStop.LEAVE and self.handover.is_kept and self.session.is_mounted:
+            return True
+        return self.handover.is_restarting()
 
     def _leave(self) -> None:
         assert self._foreground is not None

@@ -31,6 +31,7 @@ from holdfast.session import SessionArea, SessionTables
 from holdfast.session.handover import Handover, Inheritance
 from holdfast.store import StoreDirectory
 from holdfast.supervision import watchdog
+from holdfast.supervision.keeper_link import KeeperLink
 from holdfast.supervision.service_manager import ServiceManager
 from holdfast.supervision.watchdog import Watchdog
 from holdfast.system.text import printable
@@ -50,14 +51,15 @@ async def run_daemon(
 ) -> bool:
     """Run the daemon until it is stopped or the file system is unmounted; return whether to start it again.
 
-    A living mount among ``descriptors`` is taken over. ``ready`` is called once the mount answers; ``read_again`` reads the
-    configuration when it is to be reloaded. Raises ``HoldfastError`` if the daemon can't start; nothing is left mounted
-    then, except a mount that can still be taken over. Raises ``UnmountedError`` if it need not start.
+    A living mount among ``descriptors``, or held by the keeper, is taken over. ``ready`` is called once the mount answers;
+    ``read_again`` reads the configuration when it is to be reloaded. Raises ``HoldfastError`` if the daemon can't start;
+    nothing is left mounted then, except a mount that can still be taken over. ``UnmountedError``: it need not start.
     """
     _prepare_process()
-    handover = Handover(SessionArea.beside(Path(loaded.config.control.socket)), manager, descriptors)
+    keeper = KeeperLink(loaded.config.mount.keeper) if loaded.config.mount.keeper else None
+    handover = Handover(SessionArea.beside(Path(loaded.config.control.socket)), manager, descriptors, keeper)
     inheritance = None
-    if not descriptors:  # before the session is claimed: the daemon that is to take the mount over may be starting
+    if not handover.fetch():  # before the session is claimed: the daemon that is to take the mount over may be starting
         mountpoint.check(loaded.config.mount.mountpoint)
     try:
         inheritance = handover.find()

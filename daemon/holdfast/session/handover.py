@@ -1,7 +1,7 @@
 """Handing a mount from one daemon to the next: finding a mount to take over, and having this one's descriptor held.
 
-To take a mount over takes its descriptor, which the service manager held, and its session (``holdfast.session``), both of
-the file system that is mounted now. If anything is missing, the old mount is removed and a new one made.
+To take a mount over takes its descriptor, which a service manager or a keeper held, and its session (``holdfast.session``),
+both of the file system that is mounted now. If anything is missing, the old mount is removed and a new one made.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from holdfast.errors import TakeoverError, UnmountedError
 from holdfast.mount import mountpoint
 from holdfast.session import Identity, SessionArea
+from holdfast.supervision.keeper_link import KeeperLink
 from holdfast.supervision.service_manager import ServiceManager
 
 NOT_HELD = (
     "nobody holds the mount while there is no daemon; "
-    "start it with 'holdfast mount --supervise', or as a service of systemd with FileDescriptorStoreMax=1"
+    "start it with 'holdfast mount --supervise', as a service of systemd with FileDescriptorStoreMax=1, "
+    "or with a keeper (mount.keeper)"
 )
 """The reason why a mount that could be taken over ends with its daemon, and what to do about it."""
 
@@ -51,19 +53,51 @@ class Inheritance:
 
 
 class Handover:
-    """The session ``area``, and the service manager that holds the mount's descriptor."""
+    """The session ``area``, and those who hold the mount's descriptor: the service manager, and a ``keeper`` or none.
 
-    def __init__(self, area: SessionArea, manager: ServiceManager, descriptors: Mapping[str, int]) -> None:
+    ``descriptors`` came from the service manager at the start.
+    """
+
+    def __init__(
+        self,
+        area: SessionArea,
+        manager: ServiceManager,
+        descriptors: Mapping[str, int],
+        keeper: KeeperLink | None = None,
+    ) -> None:
         self.area = area
         self.manager = manager
+        self.keeper = keeper
         self._descriptors = dict(descriptors)
+        self._from_manager = frozenset(descriptors)
         self._held = ""
+        self._is_with_manager = False
         self._found: Identity | None = None
 
     @property
     def is_held(self) -> bool:
-        """True if a service manager holds the descriptor and is still running."""
-        return bool(self._held) and self.manager.is_there()
+        """True if somebody holds the descriptor: a service manager that is still running, or a keeper that says so."""
+        return self.is_kept or (self._is_with_manager and self.manager.is_there())
+
+    @property
+    def is_kept(self) -> bool:
+        """True if a keeper holds the descriptor, which stays when the service manager goes too."""
+        return self.keeper is not None and self.keeper.is_holding
+
+    @property
+    def why_not_held(self) -> str:
+        """The reason why nobody holds the descriptor, and what to do about it."""
+        return self.keeper.problem if self.keeper is not None else NOT_HELD
+
+    def fetch(self) -> bool:
+        """Fetch what the keeper holds; say whether any descriptor is there. Raises ``StoreInUseError``."""
+        if self.keeper is not None:
+            for name, fd in self.keeper.fetch().items():
+                if name in self._descriptors:
+                    os.close(fd)
+                else:
+                    self._descriptors[name] = fd
+        return bool(self._descriptors)
 
     def find(self) -> Inheritance | None:
         """Return the mount that an earlier daemon has left, if there is one.
@@ -84,6 +118,7 @@ class Handover:
             _check_unheld(identity)
             raise TakeoverError("nobody has kept its descriptor")
         self._held = _name(identity.device)
+        self._is_with_manager = self._held in self._from_manager
         return Inheritance(identity, device)
 
     def check_wanted(self) -> None:
@@ -95,7 +130,7 @@ class Handover:
         found = self._found
         if found is None or _is_there(found):
             return
-        if self.manager.starts_again(gave_back=bool(self._held) or _name(found.device) in self._descriptors):
+        if self.manager.starts_again(gave_back=_name(found.device) in self._from_manager):
             self.abandon()
             self.area.end()
             raise UnmountedError(f"{found.mountpoint} was unmounted while no daemon ran; start again to mount it")
@@ -103,7 +138,7 @@ class Handover:
     def abandon(self) -> None:
         """Give up every mount that was held: without descriptors they are dead, and their sessions are useless."""
         for name, fd in self._descriptors.items():
-            self.manager.let_go(name)
+            self._let_go(name)
             os.close(fd)
         self._descriptors.clear()
         self._release()
@@ -114,31 +149,46 @@ class Handover:
         self.area.begin()
 
     def mounted(self, path: str, asked_for: str, store_id: str, device: int | None) -> None:
-        """Record a new mount. ``device`` is its descriptor if it can be taken over; the service manager gets it to hold."""
+        """Record a new mount. ``device`` is its descriptor if it can be taken over, which is to be held from now on."""
         mount = mountpoint.mounted_on(path)
         if mount is None or device is None:
             return
         self.area.sign(Identity(mountpoint=path, asked_for=asked_for, device=mount.device, store=store_id))
-        if self.manager.hold(_name(mount.device), device):
-            self._held = _name(mount.device)
+        self._held = _name(mount.device)
+        self._hold(device)
 
     def taken_over(self, inheritance: Inheritance) -> None:
         """Record that this daemon has taken the mount over."""
         self.area.sign_anew(inheritance.identity)
+        self._hold(inheritance.device)
 
     def end(self) -> None:
         """Give everything up: the mount is gone for good."""
         self._release()
+        if self.keeper is not None:
+            self.keeper.close()
         self.area.end()
 
     def is_restarting(self) -> bool:
         """Say whether the stop that was asked for is the first half of a restart."""
         return self.manager.is_restarting()
 
+    def _hold(self, device: int) -> None:
+        """Give the descriptor to those who don't hold it yet."""
+        self._is_with_manager = self._is_with_manager or self.manager.hold(self._held, device)
+        if self.keeper is not None:
+            self.keeper.want(self._held, device)
+
     def _release(self) -> None:
         if self._held:
-            self.manager.let_go(self._held)
+            self._let_go(self._held)
             self._held = ""
+            self._is_with_manager = False
+
+    def _let_go(self, name: str) -> None:
+        self.manager.let_go(name)
+        if self.keeper is not None:
+            self.keeper.let_go(name)
 
 
 def _check_unheld(identity: Identity) -> None:

@@ -46,7 +46,7 @@ _LOCK_FILE = "lock"
 _HELD_FILE = "held"
 _PROBE = ".probe-"
 _SUBDIRECTORIES = ("tree", "fetching", "orphans", "trash", "quarantine", "index")
-_WHERE_TO = "set store.directory (--store) to a directory on ext4 or XFS"
+_WHERE_TO = "set store.directory (--store) to a directory on ext4, XFS or btrfs"
 _ANOTHER = (
     "set store.directory (--store) to a new directory, and keep this one: "
     "working directories, and files that were never sent, are nowhere else"

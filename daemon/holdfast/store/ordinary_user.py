@@ -3,7 +3,7 @@
 A file system goes by the fsuid of the thread that writes (setfsuid(2)); in passthrough, by the one that the daemon had when
 it registered the file. Changing it there and back takes some microseconds, so it is done only where the disk is near its
 end. The thread keeps its capabilities (``system.processes``), without which it could not reach users' files; where that is
-impossible, as in some containers, users may take what is root's.
+impossible, or there is no CAP_DAC_OVERRIDE to keep, as in some containers, users may take what is root's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from holdfast.system.processes import keeps_capabilities
+from holdfast.system.processes import keeps_capabilities, overrides_modes
 
 _NOBODY = 65534
 _NOT_A_USER = 0xFFFF_FFFF
@@ -29,7 +29,7 @@ class OrdinaryUser:
 
     def __init__(self, is_near_end: Callable[[], bool]) -> None:
         self._is_near_end = is_near_end
-        self.is_possible = os.geteuid() == 0 and keeps_capabilities() and _can_change()
+        self.is_possible = os.geteuid() == 0 and overrides_modes() and keeps_capabilities() and _can_change()
 
     def writes(self) -> AbstractContextManager[None]:
         """Return a block, in which nothing may wait, whose thread takes nothing that is kept for root."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from holdfast.store.outside_calls import Answer
-from holdfast.system.syscalls import RENAME_NOREPLACE, rename_with_flags
+from holdfast.system.syscalls import RENAME_NOREPLACE, rename_with_flags, rewound
 
 _log = logging.getLogger("holdfast.store")
 _REASON = ".json"
@@ -95,7 +95,7 @@ class Quarantine:
         return [stat.st_size for _, stat in self._names()]
 
     def _names(self) -> Iterator[tuple[str, os.stat_result]]:
-        for name in [] if self._is_held() else os.listdir(self.directory_fd):
+        for name in [] if self._is_held() else os.listdir(rewound(self.directory_fd)):
             if not name.endswith(_REASON):
                 with suppress(FileNotFoundError):  # somebody has removed it meanwhile
                     stat = os.stat(name, dir_fd=self.directory_fd, follow_symlinks=False)

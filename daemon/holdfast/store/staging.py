@@ -19,7 +19,7 @@ from functools import partial
 from holdfast.store.deferred_free import Freeing
 from holdfast.store.outside_calls import SHELTERED, OutsideCalls
 from holdfast.store.removal import remove
-from holdfast.system.syscalls import RENAME_NOREPLACE, rename_with_flags
+from holdfast.system.syscalls import RENAME_NOREPLACE, rename_with_flags, rewound
 
 _OWN = b".d"
 """The end of the names of directories for one orphan."""
@@ -202,4 +202,4 @@ def _clear(directory_fd: int, spared: bytes = b"/") -> int:
 
 
 def _names(directory_fd: int) -> list[bytes]:
-    return [os.fsencode(name) for name in os.listdir(directory_fd)]
+    return [os.fsencode(name) for name in os.listdir(rewound(directory_fd))]

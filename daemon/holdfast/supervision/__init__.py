@@ -1,1 +1,1 @@
-"""The processes that watch over the daemon and start it again: systemd or the keeper, and the watchdog that tells them."""
+"""The processes that watch over the daemon, start it again and hold its mount, and the watchdog that tells them."""

@@ -1,19 +1,19 @@
-"""``holdfast mount --supervise``: a small process that keeps the mount alive between daemons.
+"""``holdfast keeper DIRECTORY``: a process that holds a mount for a daemon which lives elsewhere, as in another pod.
 
-It starts holdfastd, holds the descriptors that the daemon gives it, and when the daemon dies starts it again with them. To
-the daemon it looks like systemd (``service_manager``). It ends when the daemon ends normally, and when the mount is gone. It
-imports little, so that little can go wrong and an upgrade need not replace it.
+It starts nothing and needs no rights. In the directory, which it makes its own, are
 
-A daemon that was never ready is not started again: its error must reach the process that waits for it.
+- ``notify.sock``: descriptors come here, as systemd's store gets them (``held_descriptors``);
+- ``keep.sock`` (SOCK_SEQPACKET): it says here which keeper it is, what it holds, and gives it back (``keeper_link``).
+
+The protocol is fixed: daemons of other versions than the keeper's speak it (``docs/internals/takeover.md``). One daemon at a
+time fetches what is held, and its connection says that it lives. When nobody has fetched for a while after that, the
+keeper closes everything: whoever works in the mount gets an error then, and does not wait for ever.
 """
 
 from __future__ import annotations
 
 import argparse
-import array
-import errno
 import fcntl
-import json
 import os
 import resource
 import select
@@ -25,222 +25,145 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from holdfast.mount import mountpoint
-from holdfast.supervision.service_manager import FIRST_DESCRIPTOR, RESTART_STATUS
+from holdfast.supervision.held_descriptors import HeldDescriptors, messages, parsed, private_socket
 
-_FIRST_PAUSE_SECONDS = 0.02
-_LONGEST_PAUSE_SECONDS = 1.0
-_MOST_DESCRIPTORS = 16
-_OUT_OF_THE_WAY = 100
-"""The lowest number of held descriptors, so that they can't clash with those for the daemon, which begin at 3."""
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_WATCHDOG_SECONDS = 30.0
-_PORTIONS = 20
-"""The number of portions in which the watchdog counts time: a machine that was suspended has not been silent."""
-_ABORT_SECONDS = 2.0
-"""The time from SIGABRT, at which a daemon that still can prints where it hangs, to SIGKILL."""
-_KILLED = 128  # plus the signal's number: the exit status that shells use
+VERSION = 1
+"""The version of the protocol on ``keep.sock``. A keeper answers daemons of each version from 1 to its own."""
+NOTIFY, KEEP = "notify.sock", "keep.sock"
+ABANDON_SECONDS = 600.0
+_MOST_CONNECTIONS = 16
+_MESSAGE_BYTES = 4096
+
+
+class _DirectoryError(Exception):
+    """The directory can't be used; the message says why."""
 
 
 class Keeper:
-    """Runs ``command``, the daemon of the mount at ``path``; the notification socket is made in ``directory``."""
+    """The keeper in ``directory``, which nobody else may use. Raises ``_DirectoryError``."""
 
-    def __init__(
-        self,
-        command: list[str],
-        directory: Path,
-        path: str,
-        ready_fd: int | None,
-        options_fd: int | None,
-        watchdog_seconds: float,
-    ) -> None:
-        self._command = command
-        self._watchdog_seconds = watchdog_seconds
-        self._silent_portions: int | None = None
-        """The number of portions without a sign of life; None until the daemon gives the first one, and from its end on."""
-        self._path = path
-        self._ready_fd = ready_fd
-        self._options_fd = options_fd
-        self._held: dict[str, int] = {}
-        self._stopping = False
-        self._was_ready = False
-        self._pause_seconds = _FIRST_PAUSE_SECONDS
-        _remove_dead_sockets(directory)
-        self._address = str(directory / f"keeper-{os.urandom(3).hex()}.sock")  # a pid would not do: in containers it repeats
-        self._messages = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        umask = os.umask(0o177)  # whoever may write to it can have mounts held
+    def __init__(self, directory: Path, abandon_seconds: float) -> None:
+        self.id = os.urandom(8).hex()
+        self._held = HeldDescriptors()
+        self._abandon_seconds = abandon_seconds
+        self._abandoned_at: float | None = None
+        """When everything is closed; None while a daemon lives, and while nothing is held."""
+        self._fetcher: socket.socket | None = None
+        self._connections: dict[int, socket.socket] = {}
+        self._lock = _claimed(directory)
         try:
-            self._messages.bind(self._address)
-        finally:
-            os.umask(umask)
-        self._woken, waker = socket.socketpair()
-        self._woken.setblocking(False)
-        waker.setblocking(False)
-        signal.set_wakeup_fd(waker.detach())
-        for number in _SIGNALS:
-            signal.signal(number, lambda *_: None)  # the number is read from the wake-up socket
+            for name in (NOTIFY, KEEP):
+                (directory / name).unlink(missing_ok=True)
+            self._messages = private_socket(str(directory / NOTIFY), socket.SOCK_DGRAM)
+            self._listener = private_socket(str(directory / KEEP), socket.SOCK_SEQPACKET)
+            self._listener.listen(_MOST_CONNECTIONS)
+        except OSError as problem:
+            raise _DirectoryError(f"can't make a socket in {directory}: {problem.strerror or problem}") from None
 
-    def run(self) -> int:
-        """Run until the daemon has ended for good; return the exit status."""
-        try:
-            while True:
-                status = self._run_daemon()
-                if status == 0 or self._stopping or not self._was_ready or not self._pause(status):
-                    return status if status >= 0 else _KILLED - status
-        finally:
-            self._messages.close()
-            os.unlink(self._address)
-            self._clear_away()
+    def run(self) -> NoReturn:
+        """Hold what daemons give."""
+        while True:
+            ready = self._wait()
+            self._take_messages()  # first: who asks what is held has given it before
+            for fd in ready.intersection(self._connections):
+                self._answer(self._connections[fd])
+            if self._listener.fileno() in ready:
+                self._welcome()
+            for name in self._held.dead():
+                self._held.let_go(name)
+                _say(f"the mount of {name} is gone")
+            self._give_up_in_time()
 
-    def _run_daemon(self) -> int:
-        """Start the daemon and wait until it has ended; return its exit status, or minus a signal's number."""
-        pid = self._start()
-        ended = os.pidfd_open(pid)
-        was_told = False
-        self._silent_portions = None
-        try:
-            while not self._wait([ended], self._watchdog_seconds / _PORTIONS):
-                if self._stopping and not was_told:
-                    signal.pidfd_send_signal(ended, signal.SIGTERM)
-                    was_told = True
-                if self._silent_portions is not None and self._silent_portions >= _PORTIONS:
-                    self._end_hang(ended)
-        finally:
-            os.close(ended)
-        self._take_messages()
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    def _give_up_in_time(self) -> None:
+        """Close everything when no daemon has come for so long that none will."""
+        if not self._held or self._fetcher is not None:
+            self._abandoned_at = None
+        elif self._abandoned_at is None:
+            self._abandoned_at = time.monotonic() + self._abandon_seconds
+            _say(f"no daemon is there; the next one has {self._abandon_seconds:g} s to come")
+        elif time.monotonic() >= self._abandoned_at:
+            _say(f"no daemon has come: letting go of {', '.join(self._held)}")
+            self._held.let_all_go()
 
-    def _end_hang(self, ended: int) -> None:
-        _say(f"the daemon has given no sign of life for {self._watchdog_seconds:g} s: killing it")
-        self._silent_portions = None
-        signal.pidfd_send_signal(ended, signal.SIGABRT)
-        if not self._wait([ended], _ABORT_SECONDS):
-            signal.pidfd_send_signal(ended, signal.SIGKILL)
-
-    def _start(self) -> int:
-        command = list(self._command)
-        if self._options_fd is not None:
-            command += ["--options-fd", str(self._options_fd)]
-        if self._ready_fd is not None:
-            command += ["--ready-fd", str(self._ready_fd)]
-        pid = os.fork()
-        if pid == 0:
-            self._exec(command)
-        if self._ready_fd is not None:
-            os.close(self._ready_fd)
-            self._ready_fd = None
-        return pid
-
-    def _exec(self, command: list[str]) -> NoReturn:
-        try:
-            for number in _SIGNALS:
-                signal.signal(number, signal.SIG_DFL)
-            environment = {**os.environ, "NOTIFY_SOCKET": self._address, "WATCHDOG_PID": str(os.getpid())}
-            environment["WATCHDOG_USEC"] = str(int(self._watchdog_seconds * 1e6))
-            if self._held:
-                for at, fd in enumerate(self._held.values()):
-                    os.dup2(fd, FIRST_DESCRIPTOR + at)
-                environment["LISTEN_PID"] = str(os.getpid())
-                environment["LISTEN_FDS"] = str(len(self._held))
-                environment["LISTEN_FDNAMES"] = ":".join(self._held)
-            for inherited in (self._ready_fd, self._options_fd):
-                if inherited is not None:
-                    os.set_inheritable(inherited, True)
-            os.execvpe(command[0], command, environment)
-        finally:
-            os._exit(127)
-
-    def _wait(self, readable: list[int], seconds: float) -> bool:
-        """Wait for one of ``readable``, a message or a signal, and handle the latter two; say whether one is readable."""
+    def _wait(self) -> set[int]:
         poll = select.poll()
-        for fd in (*readable, self._messages.fileno(), self._woken.fileno()):
+        for fd in (self._messages.fileno(), self._listener.fileno(), *self._connections):
             poll.register(fd, select.POLLIN)
-        ready = {fd for fd, _ in poll.poll(seconds * 1000)}
-        if not ready and self._silent_portions is not None:
-            self._silent_portions += 1
-        self._take_messages()
-        with suppress(BlockingIOError):
-            self._stopping = self._stopping or any(number in _SIGNALS for number in self._woken.recv(64))
-        return not ready.isdisjoint(readable)
-
-    def _take_messages(self) -> None:
-        with suppress(BlockingIOError):
-            while True:
-                data, ancillary, _, _ = self._messages.recvmsg(4096, socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4))
-                self._take(dict(line.partition("=")[::2] for line in data.decode().splitlines()), _descriptors(ancillary))
-
-    def _take(self, message: dict[str, str], descriptors: list[int]) -> None:
-        name = message.get("FDNAME", "stored")
-        if "FDSTORE" in message and descriptors:
-            self._let_go(name)
-            self._held[name] = fcntl.fcntl(descriptors[0], fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
-        if "FDSTOREREMOVE" in message:
-            self._let_go(name)
-        if "READY" in message:
-            self._was_ready = True
-            self._pause_seconds = _FIRST_PAUSE_SECONDS
-        if "WATCHDOG" in message:
-            self._silent_portions = 0
-        if message.get("WATCHDOG_USEC") == "0":
-            self._silent_portions = None
-        for fd in descriptors:
-            os.close(fd)
-
-    def _let_go(self, name: str) -> None:
-        if name in self._held:
-            os.close(self._held.pop(name))
-
-    def _pause(self, status: int) -> bool:
-        """Wait before the daemon is started again; False if it must not be."""
-        if status != RESTART_STATUS:
-            _say(f"the daemon has ended with {status}; it is started again in {self._pause_seconds:g} s")
-            until = time.monotonic() + self._pause_seconds
-            self._pause_seconds = min(_LONGEST_PAUSE_SECONDS, self._pause_seconds * 2)
-            while not self._stopping and (left := until - time.monotonic()) > 0:
-                self._wait([], left)
-        return not self._stopping and not self._mount_is_gone()
-
-    def _mount_is_gone(self) -> bool:
-        """Say whether somebody has unmounted, so that the held descriptors are useless.
-
-        The descriptors alone do not show it: after a lazy unmount, open files keep the file system alive.
-        """
-        if not self._held:
-            return False
-        if mountpoint.mounted_on(self._path) is None:
-            return True
-        poll = select.poll()
         for fd in self._held.values():
             poll.register(fd, 0)
-        return len(poll.poll(0)) == len(self._held)
+        seconds = None if self._abandoned_at is None else max(0.0, self._abandoned_at - time.monotonic())
+        return {fd for fd, _ in poll.poll(None if seconds is None else seconds * 1000 + 1)}
 
-    def _clear_away(self) -> None:
-        """Unmount if nobody serves the mount any more, and close what was held."""
-        if self._held and not self._mount_is_gone() and mountpoint.mounted_on(self._path) is not None:
-            _say(f"nobody serves {self._path} any more: unmounting it")
-            mountpoint.detach(self._path)
-        for name in list(self._held):
-            self._let_go(name)
+    def _take_messages(self) -> None:
+        before = set(self._held)
+        for message, descriptors in messages(self._messages):
+            self._held.take(message, descriptors)
+        for what, names in (("holding", self._held.keys() - before), ("let go of", before - self._held.keys())):
+            if names:
+                _say(f"{what} {', '.join(sorted(names))}")
+
+    def _welcome(self) -> None:
+        with suppress(OSError):  # it has gone, or there are no descriptors left for it
+            connection, _ = self._listener.accept()
+            connection.setblocking(False)
+            if len(self._connections) >= _MOST_CONNECTIONS:
+                connection.close()
+                return
+            self._connections[connection.fileno()] = connection
+            self._tell(connection, f"KEEPER={self.id}\nVERSION={VERSION}")
+
+    def _answer(self, connection: socket.socket) -> None:
+        try:
+            request = parsed(connection.recv(_MESSAGE_BYTES))
+        except BlockingIOError:
+            return
+        except OSError:
+            request = {}
+        if not request:
+            self._part(connection)
+        elif "FETCH" in request and self._fetcher not in (None, connection):
+            self._tell(connection, "ERROR=another daemon lives that has fetched what is held")
+        elif "FETCH" in request:
+            self._fetcher = connection
+            self._tell(connection, self._names(), *self._held.values())
+        elif "LIST" in request:
+            self._tell(connection, self._names())
+        else:
+            self._tell(connection, "ERROR=an unknown request")
+
+    def _names(self) -> str:
+        return f"NAMES={':'.join(self._held)}"
+
+    def _tell(self, connection: socket.socket, message: str, *descriptors: int) -> None:
+        try:
+            socket.send_fds(connection, [message.encode()], descriptors)
+        except OSError:
+            self._part(connection)
+
+    def _part(self, connection: socket.socket) -> None:
+        if self._connections.pop(connection.fileno(), None) is None:
+            return
+        if connection is self._fetcher:
+            self._fetcher = None
+        connection.close()
 
 
-def _remove_dead_sockets(directory: Path) -> None:
-    """Remove the sockets of keepers that were killed."""
-    for path in directory.glob("keeper-*.sock"):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-            try:
-                channel.connect(str(path))
-            except ConnectionRefusedError:
-                path.unlink(missing_ok=True)
-            except OSError as problem:
-                _say(f"leaving {path} alone: {problem.strerror}")
-
-
-def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-    found = array.array("i")
-    for level, kind, data in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            found.frombytes(data[: len(data) - len(data) % found.itemsize])
-    return list(found)
+def _claimed(directory: Path) -> int:
+    """Make the directory this process's own, and return a descriptor that keeps other keepers away."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        if os.fstat(fd).st_uid != os.geteuid():
+            raise _DirectoryError(f"{directory} belongs to another user; give the keeper a directory of its own")
+        if not {NOTIFY, KEEP}.issuperset(os.listdir(fd)):
+            raise _DirectoryError(f"{directory} has other files in it; give the keeper a directory of its own")
+        os.fchmod(fd, 0o700)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _DirectoryError(f"another keeper uses {directory}") from None
+    except OSError as problem:
+        raise _DirectoryError(f"{directory} can't be used: {problem.strerror}") from None
+    return fd
 
 
 def _say(text: str) -> None:
@@ -248,47 +171,23 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
-def main() -> int:
-    """Run the command given after the options."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it has the credentials that its daemons get
-    parser = argparse.ArgumentParser(
-        prog="holdfast.supervision.keeper", description="Holds a mount while its daemon is replaced."
-    )
-    parser.add_argument("--directory", type=Path, required=True, help="where the notification socket is made")
-    parser.add_argument("--mountpoint", required=True, help="the mountpoint, without symbolic links")
-    parser.add_argument("--ready-fd", type=int, help="goes to the first daemon")
-    parser.add_argument("--options-fd", type=int, help="goes to every daemon")
-    parser.add_argument(
-        "--watchdog", type=float, default=_WATCHDOG_SECONDS, metavar="SECONDS", help="how long a daemon may be silent"
-    )
-    parser.add_argument("command", nargs="+")
+def main() -> NoReturn:
+    """Run a keeper until SIGTERM."""
+    for number in (signal.SIGTERM, signal.SIGINT):  # the first process of a container ends only by a handler of its own
+        signal.signal(number, lambda *_: os._exit(0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    parser = argparse.ArgumentParser(prog="holdfast keeper", description="Holds a mount for a daemon that lives elsewhere.")
+    parser.add_argument("directory", type=Path, help="a directory of the keeper's own, which it makes if need be")
+    parser.add_argument("--abandon", type=float, default=ABANDON_SECONDS, metavar="SECONDS")
     options = parser.parse_args()
-    ready_fd, options_fd = (_out_of_the_way(fd) for fd in (options.ready_fd, options.options_fd))
     try:
-        options.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        keeper = Keeper(options.command, options.directory, options.mountpoint, ready_fd, options_fd, options.watchdog)
-    except OSError as problem:
-        _give_up(options.directory, problem.strerror or "the path is too long for a socket; 80 bytes will do", ready_fd)
-        return 1
-    return keeper.run()
-
-
-def _out_of_the_way(fd: int | None) -> int | None:
-    if fd is None:
-        return None
-    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
-    os.close(fd)
-    return moved
-
-
-def _give_up(directory: Path, reason: str, ready_fd: int | None) -> None:
-    """Report the reason to the process that waits for the daemon to be ready."""
-    message = f"control.socket: can't make a socket in {directory}: {reason}; set control.socket (--socket)"
-    _say(message)
-    if ready_fd is not None:
-        told = {"ready": False, "code": "configuration", "errno": errno.EINVAL, "message": message}
-        os.write(ready_fd, json.dumps(told).encode() + b"\n")
+        keeper = Keeper(options.directory, options.abandon)
+    except _DirectoryError as problem:
+        _say(str(problem))
+        sys.exit(1)
+    _say(f"ready in {options.directory}")
+    keeper.run()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,4 +1,4 @@
-"""The service manager, which starts the daemon and restarts it: systemd, or the ``keeper`` with the same protocol.
+"""The service manager, which starts the daemon and restarts it: systemd, or the ``supervisor`` with the same protocol.
 
 Messages go to its notification socket (sd_notify(3)). It can hold descriptors, which the next daemon gets back at its start
 (sd_listen_fds(3)), so they outlive this one. Without such a socket there is no service manager, and nothing is held.
@@ -37,9 +37,13 @@ class ServiceManager:
     def tell(self, message: str, *descriptors: int) -> bool:
         """Send a message, with descriptors; say whether there is a manager to receive it."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            channel.settimeout(_SECONDS)
             if not self._connects(channel):
                 return False
-            socket.send_fds(channel, [message.encode()], list(descriptors))
+            try:
+                socket.send_fds(channel, [message.encode()], list(descriptors))
+            except (TimeoutError, ConnectionRefusedError):  # it hangs, or has ended just now
+                return False
         return True
 
     def tell_alive(self) -> None:
@@ -54,13 +58,13 @@ class ServiceManager:
         self.tell("WATCHDOG_USEC=0")
 
     def is_there(self) -> bool:
-        """Say whether there is a manager now: a keeper that was killed holds nothing and restarts nothing."""
+        """Say whether there is a manager now: a supervisor that was killed holds nothing and restarts nothing."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
             return self._connects(channel)
 
     def hold(self, name: str, fd: int) -> bool:
         """Give the manager a descriptor to hold; say whether it holds it."""
-        return self._has_room() and self.tell(f"FDSTORE=1\nFDNAME={name}", fd)
+        return self.tell(f"FDSTORE=1\nFDNAME={name}", fd) and self._has_stored()
 
     def let_go(self, name: str) -> None:
         """Make the manager close the descriptors with this name."""
@@ -69,7 +73,7 @@ class ServiceManager:
     def starts_again(self, *, gave_back: bool) -> bool:
         """Say whether this daemon was started because the one before it died, not because a person asked for it.
 
-        ``gave_back`` says whether a descriptor came back; a keeper has none when it starts its first daemon. systemd may
+        ``gave_back`` says whether a descriptor came back; a supervisor has none when it starts its first daemon. systemd may
         have closed the descriptor of a mount that is gone, but counts automatic restarts; False when systemctl fails.
         """
         if not self._unit:
@@ -92,11 +96,14 @@ class ServiceManager:
             return False  # it has ended, or does not accept this daemon
         return True
 
-    def _has_room(self) -> bool:
-        """Ask systemd whether the unit may have descriptors held: it reports no error for one too many."""
+    def _has_stored(self) -> bool:
+        """Ask systemd whether it holds any descriptor of the unit: it reports no error for one too many.
+
+        It handles the unit's messages before the question.
+        """
         if not self._unit:
             return True
-        return self._systemctl("show", "--property=FileDescriptorStoreMax", "--value", self._unit).strip() != "0"
+        return self._systemctl("show", "--property=NFileDescriptorStore", "--value", self._unit).strip() != "0"
 
     def _systemctl(self, *arguments: str) -> str:
         """Return the output of systemctl; empty when it fails to run."""

@@ -28,6 +28,7 @@ _NAMESPACE = os.O_RDONLY | os.O_CLOEXEC
 _KEPT = ("PATH", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "LD_LIBRARY_PATH")
 _PR_GET_SECUREBITS, _PR_SET_SECUREBITS = 27, 28
 _NO_SETUID_FIXUP = 1 << 2
+_CAP_DAC_OVERRIDE = 1
 
 
 def boot_id() -> bytes:
@@ -152,3 +153,8 @@ def keeps_capabilities() -> bool:
     """Say whether ``keep_capabilities`` has taken effect on this thread."""
     bits = int(_libc.prctl(_PR_GET_SECUREBITS, 0, 0, 0, 0))
     return bits >= 0 and bool(bits & _NO_SETUID_FIXUP)
+
+
+def overrides_modes() -> bool:
+    """Say whether this process reads and writes files whatever their mode (CAP_DAC_OVERRIDE), which root may lack."""
+    return bool(int(_field(_status("self"), b"CapEff"), 16) >> _CAP_DAC_OVERRIDE & 1)

@@ -38,6 +38,16 @@ def open_without_links(directory_fd: int, path: bytes, flags: int, *, beneath: b
     raise OSError(number, os.strerror(number), path)
 
 
+def rewound(directory_fd: int) -> int:
+    """Return the descriptor of a directory that is kept open, for a listing of what is there now.
+
+    Through one descriptor btrfs lists what was there when it was opened or last rewound; Python rewinds after a listing, and
+    so leaves out what comes between two of them. No other thread may list through the descriptor meanwhile.
+    """
+    os.lseek(directory_fd, 0, os.SEEK_SET)
+    return directory_fd
+
+
 def rename_with_flags(source_fd: int, source: bytes, target_fd: int, target: bytes, flags: int) -> None:
     """renameat2(2): ``flags`` is 0, ``RENAME_NOREPLACE`` or ``RENAME_EXCHANGE``. Raises ``OSError``."""
     if _libc.renameat2(source_fd, source, target_fd, target, flags) != 0:

@@ -98,13 +98,18 @@ class Process:
             os.close(fd)
 
 
+def is_own_namespace(namespace: int) -> bool:
+    """Say whether a process namespace, by its inode number, is the daemon's own; 0 stands for that."""
+    return namespace in (0, _namespace("self"))
+
+
 def number_here(pid: int, namespace: int) -> int:
     """Return the daemon's number for the process with the number ``pid`` in another process namespace.
 
     ``namespace`` is the inode number of /proc/PID/ns/pid (pid_namespaces(7)); 0 is the daemon's own. Raises
     ``ConfigurationError`` if the daemon doesn't see the process. May look at all processes, so call it in a thread.
     """
-    if namespace in (0, _namespace("self")):
+    if is_own_namespace(namespace):
         return pid
     if len(numbers_of("self")) == 1:  # otherwise /proc has numbers of an outer namespace, unfit for pidfd_open(2)
         for process in filter(str.isdecimal, os.listdir(_PROC)):

@@ -85,7 +85,7 @@ class Workdirs:
         resource_id: str,
         pid: int,
         owner: tuple[int, int],
-        asked_by: int = 0,
+        asked_by: int | None = None,
         namespace: int = 0,
         *,
         adopts: bool = False,
@@ -93,7 +93,7 @@ class Workdirs:
         """Give the process ``pid`` the directory of ``role`` and ``resource_id``; create it if needed.
 
         ``tmp`` and ``rocksdb`` are emptied, the rest is kept. ``owner`` (uid, gid) has the directory: -1 stands for the user
-        of the process. ``asked_by`` is the uid of who asks; only root (0) may name a process of another user.
+        of the process. ``asked_by`` is the uid of who asks; only root (None) may name a process of another user.
         ``namespace`` is the process namespace of ``pid`` (``number_here``). On return, the process sees the emptied
         directories; ``DirectoryBusyError`` says that it may not yet, and it may call again. Raises ``WithheldError`` for a
         process of another user, ``LeaseHeldError`` while another process holds the directory, ``ForeignWorkdirError`` if it
@@ -102,7 +102,7 @@ class Workdirs:
         """
         name = WorkdirName.checked(role, resource_id)
         process, (user, group) = await trio.to_thread.run_sync(_find, pid, namespace)
-        if asked_by not in (0, user):
+        if asked_by not in (None, user):
             raise WithheldError("only root may acquire a working directory for a process of another user")
         owner = user if owner[0] == -1 else owner[0], group if owner[1] == -1 else owner[1]
         return await self._acquire(name, process, owner, adopts=adopts)

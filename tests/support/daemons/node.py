@@ -105,11 +105,11 @@ class Node:
         self.prefix: list[str] = []
         """A command that runs the daemon, as ``setpriv`` does."""
         self.supervised = False
-        """True if ``holdfast.supervision.keeper`` starts the daemon, and starts it again when it dies."""
+        """True if ``holdfast.supervision.supervisor`` starts the daemon, and starts it again when it dies."""
         self.outlives_daemon = True
         """True if the test relies on a supervised mount that outlives its daemon: before Linux 6.9 it is skipped."""
         self.watchdog_seconds = 30.0
-        """For how long the keeper lets a daemon be silent."""
+        """For how long the supervisor lets a daemon be silent."""
         self.expected_faults: list[str] = []
         self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self.mountpoint.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ class Node:
         return found[-1]
 
     def pid_now(self) -> int:
-        """Return the daemon's process; 0 while its keeper has none."""
+        """Return the daemon's process; 0 while its supervisor has none."""
         assert self._process is not None
         if not self.supervised:
             return self._process.pid
@@ -182,15 +182,19 @@ class Node:
                 return daemon
         command = [sys.executable, "-m", *self.program]
         if self.supervised:
-            keeper = [
-                "holdfast.supervision.keeper",
+            supervisor = [
+                "holdfast.supervision.supervisor",
                 "--directory",
                 str(self.socket.parent),
                 "--mountpoint",
                 str(self.mountpoint),
             ]
-            keeper += ["--watchdog", str(self.watchdog_seconds)]
-            command = [sys.executable, "-m", *keeper, "--ready-fd", str(writer), "--", *command]
+            supervisor += [
+                "--watchdog",
+                str(self.watchdog_seconds),
+                *(["--kept"] if "mount.keeper" in self.settings else []),
+            ]
+            command = [sys.executable, "-m", *supervisor, "--ready-fd", str(writer), "--", *command]
         else:
             command += ["--ready-fd", str(writer)]
         command = [*self.prefix, *command, *options]
@@ -236,17 +240,17 @@ class Node:
         return self.socket.with_suffix(".session")
 
     def kill_daemon(self) -> None:
-        """SIGKILL the daemon alone; its keeper starts another one."""
+        """SIGKILL the daemon alone; its supervisor starts another one."""
         _kill(self.pid)
 
-    def signal_keeper(self, number: signal.Signals) -> None:
-        """Send a signal to the keeper alone."""
+    def signal_supervisor(self, number: signal.Signals) -> None:
+        """Send a signal to the supervisor alone."""
         assert self.supervised
         assert self._process is not None
         self._process.send_signal(number)
 
     def kill_orphan(self) -> None:
-        """SIGKILL a daemon whose keeper is dead."""
+        """SIGKILL a daemon whose supervisor is dead."""
         assert self._process is not None
         pid = self.status().pid
         self._process.wait(_END_SECONDS)
@@ -257,7 +261,7 @@ class Node:
         mountpoint.unmount(str(self.mountpoint))
 
     def wait_end(self) -> None:
-        """Wait until the daemon, or its keeper, has ended, however it did."""
+        """Wait until the daemon, or its supervisor, has ended, however it did."""
         assert self._process is not None
         self._process.wait(_END_SECONDS)
 

@@ -1,4 +1,4 @@
-"""A program for ``holdfast.supervision.keeper`` to keep: ``python scripted_daemon.py LOG RUN…``.
+"""A program for ``holdfast.supervision.supervisor`` to keep: ``python scripted_daemon.py LOG RUN…``.
 
 Each start carries out the next RUN, words with commas between: ``ready``; ``hold`` (``first`` and ``second``, a socket pair,
 and ``third``, the first once more); ``let-go=NAME``; ``hold-dead`` (``dead``, whose other end is closed); ``wait`` (for

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,15 @@ def mounted(kind: str, path: Path, *options: str) -> Iterator[Path]:
 
 
 @contextmanager
+def shared(path: Path) -> Iterator[Path]:
+    """Let ``path`` be where namespaces share what they mount, as kubelet makes it for containers. Needs root."""
+    with _mount(["mount", "--bind", str(path), str(path)], path):
+        for how in ("--make-private", "--make-shared"):
+            subprocess.run(["mount", how, str(path)], check=True)
+        yield path
+
+
+@contextmanager
 def mounted_read_only(source: Path, path: Path) -> Iterator[Path]:
     """Show the directory ``source`` on ``path``, where it can't be written. Needs root."""
     path.mkdir(parents=True, exist_ok=True)
@@ -33,10 +43,12 @@ def mounted_read_only(source: Path, path: Path) -> Iterator[Path]:
 def mounted_image(kind: str, path: Path, size_bytes: int, *mkfs_options: str) -> Iterator[Path]:
     """Make a file system of ``kind``, as in ext4, in a file beside ``path``, and mount it there. Needs root.
 
-    The test is skipped in a container that was given no loop devices.
+    The test is skipped in a container that was given no loop devices, and where the kernel lacks the file system.
     """
     if not os.path.exists("/dev/loop-control"):
         pytest.skip("needs loop devices")
+    if f"\t{kind}\n" not in Path("/proc/filesystems").read_text() or shutil.which(f"mkfs.{kind}") is None:
+        pytest.skip(f"needs {kind}")
     path.mkdir(parents=True, exist_ok=True)
     image = path.with_name(f"{path.name}.img")
     with image.open("wb") as file:

@@ -32,6 +32,7 @@ _LIGHT = (
     "holdfast.mount",
     "holdfast.problems",
     "holdfast.supervision.keeper",
+    "holdfast.supervision.supervisor",
     "holdfast.system",
     "holdfast_spark",
 )

@@ -105,7 +105,7 @@ def test_systemd_starts_no_fresh_mount_by_itself_where_one_was_taken_away(
 
 
 @pytest.mark.parametrize("gave_back", [False, True])
-def test_a_keeper_that_gave_the_descriptor_back_has_started_the_daemon_again(
+def test_a_supervisor_that_gave_the_descriptor_back_has_started_the_daemon_again(
     gave_back: bool, left: Identity, tmp_path: Path
 ) -> None:
     mountpoint.detach(left.mountpoint)

@@ -157,6 +157,11 @@ class Session:
         return self._connection.device if self.takeover == TAKEOVER else None
 
     @property
+    def is_mounted(self) -> bool:
+        """True unless somebody has unmounted it here. A copy in another mount namespace keeps it alive all the same."""
+        return any(mount.is_holdfast for mount in mountpoints.stack_on(self.mountpoint))
+
+    @property
     def requests(self) -> dict[str, int]:
         """The number of requests by kind; empty if unknown."""
         return {opcode.name: count for opcode, count in self._connection.requests().items()}

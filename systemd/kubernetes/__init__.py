@@ -1,0 +1,1 @@
+"""Holdfast on Kubernetes: the chart, the image, and examples."""
