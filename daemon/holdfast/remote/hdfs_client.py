@@ -175,18 +175,21 @@ class HdfsClient:
         return ssl.create_default_context(cafile=self._access.ca_file or None)
 
     def _connected(self, what: str, location: str) -> http.client.HTTPConnection:
-        parts = urlsplit(location)
         options: dict[str, Any] = {"timeout": self._connect_timeout_seconds, "blocksize": _BUFFER_BYTES}
-        if parts.scheme == "https":
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                parts.netloc, context=self._trusted, **options
-            )
-        else:
-            connection = http.client.HTTPConnection(parts.netloc, **options)
+        server = ""
         try:
+            parts = urlsplit(location)
+            server = parts.netloc
+            if not server:
+                raise http.client.InvalidURL("the namenode names no datanode")
+            connection: http.client.HTTPConnection
+            if parts.scheme == "https":
+                connection = http.client.HTTPSConnection(server, context=self._trusted, **options)
+            else:
+                connection = http.client.HTTPConnection(server, **options)
             connection.connect()
-        except OSError as problem:
-            raise self._unanswered(f"{what}: datanode {parts.netloc}", problem) from None
+        except (OSError, ValueError, http.client.HTTPException) as problem:
+            raise self._unanswered(f"{what}: datanode {server}", problem) from None
         connection.sock.settimeout(self._request_timeout_seconds)
         return connection
 

@@ -14,7 +14,7 @@ _HIDDEN = "***"
 _TELLING_NAME = re.compile(
     r"secret|token|passw|credential|signature|access_?key|account_?key|(?:^|_)(?:key|sas|auth|pwd)(?:_|$)", re.I
 )
-_IN_QUERY = re.compile(r"(X-Amz-(?:Signature|Credential|Security-Token)|sig|se|AWSAccessKeyId)=[^&\s]+")
+_IN_QUERY = re.compile(r"(X-Amz-(?:Signature|Credential|Security-Token)|sig|se|AWSAccessKeyId|delegation)=[^&\s]+")
 _SHORTEST_SECRET = 4
 
 

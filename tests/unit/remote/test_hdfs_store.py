@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import sys
 import threading
+import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -150,16 +153,33 @@ class Scripted(BaseHTTPRequestHandler):
 
     answers: dict[str, tuple[int, str]]
     asked: list[str]
+    lines: list[str] = []  # noqa: RUF012
+    ticket = ""
+    """What is asked of whoever has no cookie."""
+    missing_bytes = 0
+    """So many bytes of each answer are announced and not sent."""
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
         op = "DATA" if url.path == "/data" else parse_qs(url.query)["op"][0]
         self.rfile.read(int(self.headers.get("content-length") or 0))
         self.asked.append(op)
+        self.lines.append(self.path)
+        if self.ticket and "hadoop.auth=yes" not in self.headers.get("cookie", ""):
+            is_theirs = self.headers.get("authorization") == f"Negotiate {self.ticket}"
+            self.send_response(200 if is_theirs else 401)
+            self.send_header(
+                *(("set-cookie", "hadoop.auth=yes; Path=/") if is_theirs else ("www-authenticate", "Negotiate"))
+            )
+            status, text = self.answers[op] if is_theirs else (401, "")
+            self.send_header("content-length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text.encode())
+            return
         place = json.dumps({"Location": f"http://{self.headers['host']}/data"})
         status, text = self.answers.get(op, (200, place))
         self.send_response(status)
-        self.send_header("content-length", str(len(text)))
+        self.send_header("content-length", str(len(text) + self.missing_bytes))
         self.end_headers()
         self.wfile.write(text.encode())
 
@@ -183,6 +203,7 @@ def scripted() -> Iterator[tuple[type[Scripted], str]]:
     class Server(Scripted):
         answers = {"GETFILESTATUS": (200, STATUS), "GETXATTRS": (200, '{"XAttrs": []}'), "DATA": (200, "0123456789")}  # noqa: RUF012
         asked: list[str] = []  # noqa: RUF012
+        lines: list[str] = []  # noqa: RUF012
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -218,6 +239,67 @@ def test_only_what_was_asked_for_is_in_a_file(
     with pytest.raises(error) as caught:
         content(store, "file")
     assert "hidden" not in str(caught.value)
+
+
+def test_half_an_answer_is_none(scripted: tuple[type[Scripted], str]) -> None:
+    server, address = scripted
+    store = opened(f"webhdfs://{address}/box")
+    body = store.read("file", 0, 10, "")
+    assert b"".join(body.buffers) == b"0123456789"
+    server.answers = {**server.answers, "DATA": (200, "01234567")}
+    server.missing_bytes = 2
+    for attempt in (lambda: store.head("file"), lambda: store.list_directory(""), lambda: put(store, "new")):
+        with pytest.raises(RemoteUnavailableError):
+            attempt()
+    server.missing_bytes = 0
+    for location in ("", "http://", "http://host:port/", "nonsense", f"http://{address}/a\\u0000?delegation=hidden-token"):
+        server.answers = {**server.answers, "OPEN": (200, f'{{"Location": "{location}"}}')}
+        with pytest.raises(RemoteUnavailableError) as caught:
+            content(store, "file")
+        assert "hidden" not in str(caught.value)
+
+
+def test_the_body_of_a_read_that_ends_early_is_refused(scripted: tuple[type[Scripted], str]) -> None:
+    server, address = scripted
+
+    class Data(server):  # type: ignore[misc, valid-type]
+        answers = {"DATA": (200, "01234567")}  # noqa: RUF012
+        missing_bytes = 2
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Data) as datanode:
+        thread = threading.Thread(target=datanode.serve_forever, args=(0.01,))
+        thread.start()
+        place = json.dumps({"Location": f"http://127.0.0.1:{datanode.server_port}/data"})
+        server.answers = {**server.answers, "OPEN": (200, place)}
+        with pytest.raises(RemoteUnavailableError, match="2 bytes early"):
+            content(opened(f"webhdfs://{address}/box"), "file")
+        datanode.shutdown()
+        thread.join()
+
+
+def test_a_challenge_of_kerberos_is_answered_and_its_cookie_kept(
+    scripted: tuple[type[Scripted], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, address = scripted
+    targets: list[str] = []
+
+    class Context:
+        def __init__(self, *, name: str, usage: str) -> None:
+            assert usage == "initiate"
+            targets.append(name)
+
+        def step(self) -> bytes:
+            return b"ticket"
+
+    kinds = types.SimpleNamespace(hostbased_service="service")
+    library = types.SimpleNamespace(Name=lambda name, _: name, NameType=kinds, SecurityContext=Context)
+    monkeypatch.setitem(sys.modules, "gssapi", library)
+    monkeypatch.delitem(sys.modules, "holdfast.remote.hdfs_kerberos", raising=False)
+    monkeypatch.setattr(server, "ticket", base64.b64encode(b"ticket").decode())
+    store = opened(f"webhdfs://{address}/box", {"kerberos": True})
+    assert [store.head("file").size_bytes for _ in range(3)] == [10] * 3
+    assert targets == ["HTTP@127.0.0.1"]
+    assert not any("user.name" in line for line in server.lines)
 
 
 @pytest.mark.parametrize(
