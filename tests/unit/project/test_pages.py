@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer.main
 
 from holdfast.cli.app import app
 from holdfast.control import browsing
+from holdfast.remote import open_store
 from holdfast.telemetry import Counters
 
 ROOT = Path(__file__).parents[3]
@@ -92,3 +94,18 @@ def test_internals_has_every_folder_and_the_layers_that_lint_imports_holds() -> 
     assert [name for name in folders if not re.search(rf"^  {name}/ ", page, re.MULTILINE)] == []
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     assert "\n".join(["```", *contracts[0]["layers"], "```"]) in page
+
+
+def test_the_examples_of_stores_can_be_opened(tmp_path: Path) -> None:
+    page = (ROOT / "docs/configuration.md").read_text()
+    examples = re.findall(r"```toml\n(.*?)```", page.partition("### Examples:")[2].partition("\n## ")[0], re.DOTALL)
+    opened = []
+    for example in examples:
+        section = tomllib.loads(example)["stores"]["checkpoints"]
+        if "service_account" in section["options"]:
+            section["options"]["service_account"] = str(tmp_path / "google.json")
+            account = {"private_key": "", "private_key_id": "", "client_email": "", "disable_oauth": True}
+            (tmp_path / "google.json").write_text(json.dumps(account))
+        store = open_store(section["url"], section["options"], {}, request_timeout_seconds=1, connect_timeout_seconds=1)
+        opened.append(store.url.partition("://")[0])
+    assert opened == ["s3", "az", "gs", "sftp"]

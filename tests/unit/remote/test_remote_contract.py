@@ -343,26 +343,27 @@ def test_create_only_leaves_an_existing_object_alone(implementation: Implementat
     assert content(store, "a") == b"third"
 
 
-def test_of_many_creations_of_one_name_one_wins(implementation: Implementation) -> None:
-    nodes = [implementation.store, implementation.other_node]
+@pytest.mark.parametrize("number", range(int(os.environ.get("HOLDFAST_TEST_RACES", "1"))))
+def test_of_many_creations_of_one_name_one_wins(implementation: Implementation, number: int) -> None:
+    nodes, key = [implementation.store, implementation.other_node], f"race/prize-{number}"
     start = threading.Barrier(implementation.racers)
 
     def create(number: int) -> bytes | None:
         data = b"%d" % number * 1000
         start.wait()
         try:
-            put(nodes[number % 2], "race/prize", data, create_only=True)
+            put(nodes[number % 2], key, data, create_only=True)
         except ObjectExistsError:
             return None
         return data
 
     with ThreadPoolExecutor(implementation.racers) as pool:
         winners = [data for data in pool.map(create, range(implementation.racers)) if data is not None]
-    assert content(nodes[0], "race/prize") in winners
+    assert content(nodes[0], key) in winners
     if implementation.store.capabilities.conditional_create:
         assert len(winners) == 1
     with pytest.raises(ObjectExistsError):
-        put(nodes[0], "race/prize", create_only=True)
+        put(nodes[0], key, create_only=True)
 
 
 def test_overwriting_makes_another_version(store: RemoteStore) -> None:
