@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.mount import mount_calls
+from holdfast.mount import mount_calls, mountpoint
 from tests.conftest import NodeFactory
 from tests.support.daemons.kept import KeeperProcess, keeper
-from tests.support.daemons.node import Node, wait_until
+from tests.support.daemons.node import Node, StartError, wait_until
 from tests.support.disks.mounts import shared
 from tests.support.load.watching_pod import HOST_TO_CONTAINER, PLAIN, Watched, watching_pod
 
@@ -119,7 +119,70 @@ def test_no_pod_sees_an_error_whichever_of_the_others_goes(container: list[str],
         kill_pod(kept)
         kept.start()
         all_go_on()
-    print({pod: pod.longest_seconds for pod in watched})
     assert [pod.errors for pod in watched] == [[], []]
     assert below(kept) == []
     assert kept.events("takeover-failed") == []
+
+
+def mounts_there(node: Node) -> list[str]:
+    return [mount.file_system for mount in mountpoint.stack_on(str(node.mountpoint))]
+
+
+@pytest.mark.parametrize("abandons", [False, True], ids=["the keeper is dead", "the keeper gives up"])
+def test_pods_get_an_error_when_no_keeper_holds_the_mount_and_the_next_one_is_mounted_afresh(
+    abandons: bool, kept: Node
+) -> None:
+    kept.prefix += NO_FLAGS
+    with keepers_pod(kept, *(["--abandon", "0.5"] if abandons else [])) as first:
+        kept.start()
+        with pods(kept) as watched:
+            if not abandons:
+                first.end(signal.SIGKILL)
+            kill_pod(kept)
+            for pod in watched:
+                pod.fails("E")
+                assert {error.split()[0] for error in pod.errors} <= {"ENOTCONN", "ECONNABORTED"}
+    with keepers_pod(kept):
+        kept.start()
+        assert is_kept(kept)
+        assert kept.events("takeover-failed") == [{"why": "nobody has kept its descriptor"}]
+        (kept.work / "after").mkdir()
+    assert below(kept) == []
+    assert mounts_there(kept) == [mountpoint.FILE_SYSTEM, "tmpfs"]
+
+
+def test_a_daemon_whose_keeper_is_dead_says_so_and_unmounts_on_sigterm(kept: Node) -> None:
+    with keepers_pod(kept) as first:
+        kept.start()
+        first.end()
+        wait_until(lambda: kept.status().takeover.startswith("no takeover: "))
+        assert "the keeper" in "".join(kept.status().problems)
+        kept.terminate()
+        assert mounts_there(kept) == []
+
+
+def test_an_unmount_ends_the_daemon_and_lets_the_keeper_go_though_a_pod_still_sees_the_mount(kept: Node) -> None:
+    with keepers_pod(kept) as first, ExitStack() as stack:
+        kept.start()
+        with_later_mounts, with_this_one = stack.enter_context(pods(kept))
+        mountpoint.detach(str(kept.mountpoint))
+        with_later_mounts.fails("ENOENT")
+        with_this_one.goes_on()
+        kept.terminate()  # as 'holdfast umount' does after a while
+        with_this_one.fails("ENOTCONN")
+        assert first.holds() == ""
+    with pytest.raises(PermissionError):
+        (kept.mountpoint / "file").touch()
+
+
+def test_sigterm_unmounts_if_that_is_wanted_and_a_second_daemon_is_refused_meanwhile(
+    kept: Node, make_node: NodeFactory
+) -> None:
+    with keepers_pod(kept) as first:
+        kept.start(mount__on_stop="unmount")
+        with pytest.raises(StartError, match="serves another daemon"):
+            make_node("b", mount__keeper=first.directory).start()
+        assert is_kept(kept)
+        kept.terminate()
+        assert first.holds() == ""
+    assert mounts_there(kept) == []

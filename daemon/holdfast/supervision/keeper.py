@@ -65,7 +65,7 @@ class Keeper:
         while True:
             ready = self._wait()
             self._take_messages()  # first: who asks what is held has given it before
-            for fd in ready.intersection(self._connections):
+            for fd in sorted(ready.intersection(self._connections)):  # who has ended before who has come since
                 self._answer(self._connections[fd])
             if self._listener.fileno() in ready:
                 self._welcome()
