@@ -17,6 +17,7 @@ import pytest
 from holdfast.mount import mount_calls, mountpoint, protection_marks
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node, wait_until
+from tests.support.disks.mounts import shared
 from tests.support.load.retrying_writer import Book, retrying_writer
 
 ROUNDS = 2
@@ -83,6 +84,22 @@ def test_while_a_daemon_ends_and_the_next_one_mounts(
     assert mounts_there(node).count(mountpoint.FILE_SYSTEM) == 1, "no dead mounts pile up"
     assert node.status().mountpoint_protection == ("covered" if prefix else "immutable")
     assert node.events("hidden-files") == []
+
+
+@pytest.mark.promise("below-the-mount")
+@pytest.mark.parametrize("prefix", [[], NO_FLAGS], ids=["privileged", "no flags"])
+def test_while_the_daemons_pod_ends_and_another_pod_writes(prefix: list[str], make_node: NodeFactory) -> None:
+    """Each in a mount namespace of its own: the daemon's gives its mounts to the host, and the host to the other."""
+    node = make_node()
+    node.prefix = ["unshare", "--mount", "--propagation", "unchanged", *prefix]
+    with shared(node.directory):
+        node.start()
+        with nothing_lands_below(node, "unshare", "--mount", "--propagation", "slave") as book:
+            for end in (killed, terminated, unmounted):
+                end(node)
+                book.goes_on()
+        assert mounts_there(node) == [mountpoint.FILE_SYSTEM, *(["tmpfs"] if prefix else [])]
+        node.clean_up()
 
 
 @pytest.mark.promise("below-the-mount")
