@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.kernel.probe import kernel_version
 from tests.support.disks.power_cuts import PowerCuts
 from tests.support.stores.s3 import Versitygw
 
@@ -18,7 +19,7 @@ SEED = int(os.environ.get("HOLDFAST_TEST_SEED", "1"))
 
 @pytest.mark.promise("power-cut")
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
 def test_a_power_cut_loses_nothing_acknowledged_and_spoils_nothing(kind: str, workspace: Path) -> None:
     _cut_and_check(PowerCuts(kind, workspace, SEED))
 
@@ -34,6 +35,8 @@ def test_a_power_cut_loses_nothing_that_an_s3_server_was_to_have(
 def _cut_and_check(test: PowerCuts) -> None:
     if shutil.which(f"mkfs.{test.kind}") is None:
         pytest.skip(f"needs mkfs.{test.kind}")
+    if test.kind == "btrfs" and kernel_version(os.uname().release) < (6, 7):
+        pytest.skip("needs Linux 6.7 to mount a copy of a btrfs beside it")
     problems = []
     for cut in test.collect(CUTS):
         problems += (test.check_after_another if cut.number % 3 == 2 else test.check)(cut)

@@ -190,9 +190,9 @@ def main(image: str, mountpoint: str, socket_fd: int) -> None:
 
 
 class RecordedDisk:
-    """A file system of ``kind`` (ext4, xfs) on such a disk, mounted on ``path``. Use it in a ``with`` statement. Needs root.
+    """A file system of ``kind`` (ext4, xfs, btrfs) on such a disk, mounted on ``path``. Use it in a ``with`` statement.
 
-    ``image`` is the disk's content; a file that does not exist is made anew.
+    It needs root. ``image`` is the disk's content; a file that does not exist is made anew.
     """
 
     def __init__(self, kind: str, path: Path, image: Path) -> None:
@@ -258,6 +258,7 @@ class RecordedDisk:
 _MKFS = {
     "ext4": (256, ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]),
     "xfs": (320, ["mkfs.xfs", "-q", "-f"]),
+    "btrfs": (320, ["mkfs.btrfs", "-q", "-f"]),
 }
 
 
