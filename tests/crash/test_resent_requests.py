@@ -24,7 +24,7 @@ def dying(make_node: NodeFactory, point: str, **settings: object) -> Node:
     """A supervised node whose daemon dies once at ``point``, after ``arm``."""
     node = make_node(**settings)
     node.supervised = True
-    node.faults = ["crash_at_point"]
+    node.faults = ["crash_at_point", "data_by_python"]
     node.environment = {POINT: point, ARMED: str(node.directory / "armed")}
     return node.start()
 

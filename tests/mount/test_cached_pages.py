@@ -6,6 +6,7 @@ import ctypes
 import errno
 import mmap
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from holdfast.kernel import Machine, forecast
 from tests.conftest import NodeFactory
 from tests.mount.test_faults import flip
 from tests.support.daemons.node import Node, wait_until
+from tests.support.users.privileges import as_nobody, needs_root
 
 BLOCK = 4096
 needs_c_module = pytest.mark.skipif("C module" in forecast(Machine.this(), wanted=True), reason="the C module is not built")
@@ -69,6 +71,11 @@ class Directory:
 
     def close(self) -> None:
         self._libc.closedir(self._stream)
+
+
+def overwrite(path: Path, data: bytes) -> None:
+    with path.open("r+b", buffering=0) as file:
+        file.write(data)
 
 
 def evict(node: Node, path: Path) -> None:
@@ -227,3 +234,59 @@ def test_a_listing_that_the_kernel_keeps_follows_what_the_daemon_does_by_itself(
             assert directory.names() == [f"driver_{before}" for before in range(number)]
             client.acquire("driver", str(number), os.getpid())
     directory.close()
+
+
+@needs_c_module
+@pytest.mark.parametrize("length", [BLOCK, 1 << 20])
+def test_data_of_a_complete_file_is_served_without_python(make_node: NodeFactory, length: int) -> None:
+    """Short requests at once, long ones and what is not in the page cache by threads."""
+    node = make_node(mount__passthrough=False)
+    node.faults = ["no_data_by_python"]
+    node.start()
+    path, data = node.work / "file", os.urandom(4 << 20)
+    with path.open("w+b", buffering=0) as file:
+        for offset in range(0, len(data), length):
+            assert os.pwrite(file.fileno(), data[offset : offset + length], offset) == length
+    backing = node.backing(path)
+    assert backing.read_bytes() == data
+    with backing.open("rb") as there:
+        os.fsync(there.fileno())
+        os.posix_fadvise(there.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    with path.open("rb", buffering=0) as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        for offset in range(0, len(data), length):
+            assert os.pread(file.fileno(), length, offset) == data[offset : offset + length]
+        assert os.pread(file.fileno(), length, len(data) - 10) == data[-10:]
+        assert os.pread(file.fileno(), length, len(data)) == b""
+        assert mapped[:] == data
+
+
+@pytest.mark.promise("changes-sent")
+@pytest.mark.parametrize("length", [10, 1 << 20])
+def test_what_is_written_without_python_is_sent(make_node: NodeFactory, remote_files: Path, length: int) -> None:
+    node = make_node(mount__passthrough=False).start()
+    path = node.checkpoints / "file"
+    path.write_bytes(b"1" * length)
+    with path.open("r+b", buffering=0) as file:
+        assert file.read() == b"1" * length
+        file.seek(0)
+        file.write(b"2" * length)
+        os.fsync(file.fileno())
+        assert (remote_files / "file").read_bytes() == b"2" * length
+        os.pwrite(file.fileno(), b"3", length)
+    assert (remote_files / "file").read_bytes() == b"2" * length + b"3"
+
+
+@needs_root
+@pytest.mark.parametrize("length", [1, 1 << 20])
+def test_who_writes_without_python_loses_set_id_bits(make_node: NodeFactory, length: int) -> None:
+    node = make_node(mount__passthrough=False).start()
+    path = node.work / "file"
+    path.touch()
+    with path.open("r+b", buffering=0) as file:
+        file.write(b"by root")
+        os.fchmod(file.fileno(), 0o6777)
+        file.write(b"by root")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o6777
+    as_nobody(lambda: overwrite(path, bytes(length)))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o777

@@ -92,7 +92,7 @@ class Foundation:
             zones=self.zone_numbers,
         )
         self.drain = Drain(parts.session.draining)
-        self.quotas = Quotas()
+        self.quotas = Quotas(kernel.backing_files.hold_writes)
         self.directories = Directories(
             self.nodes,
             store.tree,

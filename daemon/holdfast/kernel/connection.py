@@ -203,6 +203,21 @@ class Connection:
         except FileNotFoundError:
             _log.debug("an earlier daemon closed backing id %d, and died right after that", backing_id)
 
+    def serve_data(self, node: int, fd: int, zone: int, *, as_nobody: bool) -> bool:
+        """Answer READ and WRITE of the complete regular file ``node`` in C, from ``fd``; say whether that is possible.
+
+        Call ``stop_serving`` before closing ``fd``. What fails goes to pyfuse3's handlers. Nobody is told of a write.
+        ``as_nobody``: the thread that writes takes nothing of what the disk keeps for root.
+        """
+        if not self.sees_requests:
+            return False
+        self._native.add_native_reply(node, fd, NativeReply.DATA_AS_NOBODY if as_nobody else NativeReply.DATA, 0, zone)
+        return True
+
+    def hold_writes(self, held: bool, /) -> None:
+        """Leave each write to pyfuse3's handlers, also into files of ``serve_data``; or, with false, no longer."""
+        self._native.hold_writes(held)
+
     def answer(self, request: int, backing_id: int | None, flags: OpenFlag = OpenFlag.NONE) -> None:
         """Set a backing id and flags in the reply to come to the OPEN, OPENDIR or CREATE with the number ``request``.
 
@@ -263,7 +278,7 @@ class Connection:
     ) -> None:
         """Answer GETATTR of a directory and, with ``whole``, LOOKUP of names not in it, from ``fd`` in C, without Python.
 
-        Call ``stop_serving_directory`` before closing ``fd``. The kernel may cache the answers for ``seconds``. They are
+        Call ``stop_serving`` before closing ``fd``. The kernel may cache the answers for ``seconds``. They are
         counted for ``zone``. ``whole``: a name that is not in the backing directory does not exist, and nobody else changes
         the directory. ``of_store``: size and ctime are shown as those of a store's directory, and it is answered only for
         ``seconds`` from now: others may change it.
@@ -272,8 +287,8 @@ class Connection:
         kind = NativeReply.WHOLE_DIRECTORY if whole else other
         self._native.add_native_reply(node, fd, kind, round(seconds * 1e9), zone)
 
-    def stop_serving_directory(self, node: int) -> None:
-        """Stop answering for the directory. Does nothing for one that is not served."""
+    def stop_serving(self, node: int) -> None:
+        """Stop answering for the file or directory. Does nothing for one that is not served."""
         self._native.remove_native_reply(node)
 
     def entries(self, fd: int, position: int, size_bytes: int, others: dict[int, int]) -> bytes | None:

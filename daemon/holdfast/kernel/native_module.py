@@ -27,6 +27,8 @@ class NativeReply(enum.IntEnum):
     DIRECTORY = 1
     STORE_DIRECTORY = 2
     WHOLE_DIRECTORY = 3
+    DATA = 4
+    DATA_AS_NOBODY = 5
 
 
 NO_MOUNT = (0, -1, 0, "", 0, 0, 0)
@@ -86,6 +88,9 @@ class NativeModule(Protocol):
     def add_native_reply(self, node: int, fd: int, kind: int, nanoseconds: int, zone: int, /) -> None:
         """Answer some requests for a file or directory from its descriptor."""
 
+    def hold_writes(self, held: bool, /) -> None:
+        """Answer no WRITE from a descriptor until this is called again."""
+
     def remove_native_reply(self, node: int, /) -> None:
         """Stop answering for ``node``."""
 
@@ -103,7 +108,7 @@ class NoNativeModule:
         """Take whatever a function of the C module takes."""
 
     end = count_latencies = mark_execution = executing = enable_native_replies = _do_nothing
-    answer_directly = reply = interrupt = add_native_reply = remove_native_reply = entries = _do_nothing
+    answer_directly = reply = interrupt = add_native_reply = remove_native_reply = hold_writes = entries = _do_nothing
 
     def configure(self, add: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
         """Do nothing."""

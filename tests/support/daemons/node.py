@@ -25,6 +25,8 @@ from holdfast.mount import covered_directory, mountpoint
 from tests.support.kernel.needs import need_takeover
 from tests.support.processes.forked_programs import DAEMON, ForkedProcess, forked_daemon
 
+PASSTHROUGH = "HOLDFAST_TEST_PASSTHROUGH"
+"""The environment variable with which tests try daemons that serve all data themselves: ``no``."""
 _START_SECONDS = 60.0
 _END_SECONDS = 60.0
 _FAULT = re.compile(r" (?:ERROR|CRITICAL) |Traceback|Fatal Python error|^  File|most recent call first")
@@ -97,6 +99,7 @@ class Node:
             "control.socket": self.socket,
             "cache.min_free_share": 0.0,
             "cache.min_free_bytes": 0,
+            "mount.passthrough": os.environ.get(PASSTHROUGH, "yes") != "no",
             **{key.replace("__", "."): value for key, value in settings.items()},
         }
         self.environment: dict[str, str] = {}

@@ -5,6 +5,8 @@ The kernel does, nearly always. But Hadoop asks for the attributes of a checksum
 That makes 1,700 requests for 4.8 million keys, each delayed on a busy processor. If the daemon serves the file, the kernel
 reads 128 KiB at a time and sends GETATTR only after that.
 
+Where it is the daemon, the C module serves a complete file, and nobody is told of a write either.
+
 The daemon also serves what is opened for writing while the disk is nearly full, because it can evict, and the kernel can't.
 
 And whoever reads or writes in passthrough can hold the lock of the file's inode, and through it that of a directory
@@ -46,6 +48,18 @@ class BackingFiles(Protocol):
     def unregister(self, node: int, backing_id: int) -> None:
         """Forget an id."""
 
+    def serve_data(self, node: int, fd: int, zone: int, *, as_nobody: bool) -> bool:
+        """Serve a complete file from ``fd`` until ``stop_serving``, if that is possible without Python.
+
+        Nobody is told of a write.
+        """
+
+    def stop_serving(self, node: int) -> None:
+        """Serve the file no longer."""
+
+    def hold_writes(self, held: bool, /) -> None:
+        """Ask the file system for each write from now on, or again as before."""
+
 
 @dataclass(eq=False)
 class Passthrough:
@@ -69,17 +83,24 @@ class Passthrough:
                 with self._ordinary_user.writes():  # as whom the kernel will write, whoever it is for
                     backing_id = self._backing_files.register(opened.node.id, opened.fd, opened.node.zone)
             opened.hand_out(backing_id)
-        if opened.backing_id is None:
-            return
-        if uid:
+        if uid and opened.backing_id is not None:
             opened.passed_through_for(uid, is_first=is_first)
-        if writable:
+        if (opened.backing_id is not None or self._is_served(opened)) and writable:
             self._writes.expect(opened)
 
     def end(self, opened: OpenFile) -> None:
         """End passthrough: the last handle is released."""
         if opened.backing_id is not None:
             self._backing_files.unregister(opened.node.id, opened.backing_id)
+        else:
+            self._backing_files.stop_serving(opened.node.id)
+
+    def _is_served(self, opened: OpenFile) -> bool:
+        """Have a complete file served without Python; say whether that is possible. Its writes are not told either."""
+        if opened.arrival is not None or opened.corrupt or opened.unreachable:
+            return False
+        as_nobody = self._ordinary_user.is_wanted
+        return self._backing_files.serve_data(opened.node.id, opened.fd, opened.node.zone, as_nobody=as_nobody)
 
     def _is_own(self, opened: OpenFile, uid: int) -> bool:
         """Say whether only the user's own directories can be held up by it (``inodes.hot_files``)."""

@@ -52,9 +52,8 @@ class PassthroughWrites:
         known = (entry.size_bytes, entry.mtime_ns) if entry is not None and entry.digest else None
         if known is None:
             opened.changed()
-        if opened.backing_id is not None:
-            opened.expect_writes(known or self._stamps.take(opened.fd))
-            self._disk.writer_begins()
+        opened.expect_writes(known or self._stamps.take(opened.fd))
+        self._disk.writer_begins()
 
     def before_send(self, opened: OpenFile) -> None:
         """Note that the current bytes are about to be sent: only later writes are unsent."""

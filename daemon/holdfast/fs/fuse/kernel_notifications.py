@@ -70,7 +70,8 @@ class KernelNotifier:
         self._notify(node_id, 0)
 
     def invalidate_content(self, node_id: int) -> None:
-        """Invalidate the content of a file soon."""
+        """Invalidate the content of a file soon. From now on the file system is asked for it."""
+        self.connection.stop_serving(node_id)
         if self._invalidator is not None:
             self._invalidator.invalidate_content(node_id)
 

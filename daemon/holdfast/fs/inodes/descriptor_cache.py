@@ -20,14 +20,14 @@ class DirectoryReplies(Protocol):
     """Answers requests about directories from their descriptors (``kernel.Connection``)."""
 
     def serve_directory_from(self, node: int, fd: int, seconds: float, zone: int, *, whole: bool, of_store: bool) -> None:
-        """Answer requests about the directory ``node`` from ``fd`` until ``stop_serving_directory``.
+        """Answer requests about the directory ``node`` from ``fd`` until ``stop_serving``.
 
         The kernel may keep the answers for ``seconds``; they are counted for ``zone``. With
         ``whole``, a name that is not in the directory does not exist. ``of_store``: attributes are shown as
         ``attributes.of_store_directory`` has them, and only for ``seconds``.
         """
 
-    def stop_serving_directory(self, node: int) -> None:
+    def stop_serving(self, node: int) -> None:
         """Stop answering from the directory's descriptor. Does nothing if it was not served."""
 
 
@@ -83,5 +83,5 @@ class DescriptorCache:
         self._last_id = _NO_NODE
 
     def _close(self, node_id: int, fd: int) -> None:
-        self._replies.stop_serving_directory(node_id)
+        self._replies.stop_serving(node_id)
         os.close(fd)

@@ -6,6 +6,7 @@ The figures come from walks in the background (``workdirs.usage``), so a limit h
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import NamedTuple
 
 from holdfast.errors import QuotaExceededError
@@ -33,9 +34,13 @@ class Usage(NamedTuple):
 
 
 class Quotas:
-    """The usage of working directories by path, as it was found last."""
+    """The usage of working directories by path, as it was found last.
 
-    def __init__(self) -> None:
+    ``tell`` is called when a directory is above its limit and none was before, and when none is any more.
+    """
+
+    def __init__(self, tell: Callable[[bool], None]) -> None:
+        self._tell = tell
         self._usages: dict[bytes, Usage] = {}
         self._exceeded: set[bytes] = set()
         self.are_exceeded = False
@@ -50,7 +55,7 @@ class Quotas:
         before = workdir in self._exceeded
         self._usages[workdir] = usage
         (self._exceeded.add if usage.is_exceeded else self._exceeded.discard)(workdir)
-        self.are_exceeded = bool(self._exceeded)
+        self._note()
         return before != usage.is_exceeded
 
     def keep_only(self, workdirs: set[bytes]) -> None:
@@ -58,7 +63,13 @@ class Quotas:
         for path in self._usages.keys() - workdirs:
             del self._usages[path]
         self._exceeded &= workdirs
-        self.are_exceeded = bool(self._exceeded)
+        self._note()
+
+    def _note(self) -> None:
+        are_exceeded = bool(self._exceeded)
+        if are_exceeded != self.are_exceeded:
+            self.are_exceeded = are_exceeded
+            self._tell(are_exceeded)
 
     def check(self, zone: Zone, moved_from: Zone | None = None) -> None:
         """Raise ``QuotaExceededError`` if the zone belongs to a working directory that is above its limit.

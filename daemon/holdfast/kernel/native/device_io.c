@@ -9,6 +9,7 @@
 #include "handshake.h"
 #include "event_loop_wait.h"
 #include "execution_mark.h"
+#include "file_data.h"
 #include "latency_counts.h"
 #include "native_replies.h"
 #include "privileges.h"
@@ -43,6 +44,8 @@ static ssize_t next_request(int fd, void *buffer, size_t size)
 {
 	struct request_header header;
 	ssize_t got = handshake_replay(buffer, size);
+	if (got == 0)
+		got = file_data_collect(buffer, size);
 	if (got > 0)
 		return got;
 	got = receive(fd, buffer, size);
@@ -97,7 +100,7 @@ ssize_t device_io_next(int fd, void *buffer, size_t size, bool poll_again)
 		if (got < (ssize_t)sizeof(struct request_header))
 			return got;
 		int64_t read = latency_counts_now();
-		if (!refuse(fd, buffer, (size_t)got) && !native_replies_answer(fd, buffer, (size_t)got) &&
+		if (!refuse(fd, buffer, (size_t)got) && !native_replies_answer(fd, buffer, (size_t)got, &turn.waits) &&
 		    !python_replies_answer(&turn, fd, buffer, (size_t)got))
 			return fallocate_requests_apply(buffer, got, size);
 		execution_mark_set(0);

@@ -13,6 +13,7 @@
 
 #include "device_io.h"
 #include "execution_mark.h"
+#include "file_data.h"
 
 /* A request for libfuse that waits to be taken, or the error of the read. */
 static struct {
@@ -110,7 +111,7 @@ static int wait_for(struct pollfd *descriptors, const struct timespec *left)
 {
 	int ready;
 	Py_BEGIN_ALLOW_THREADS
-	ready = ppoll(descriptors, 2, left, NULL);
+	ready = ppoll(descriptors, 3, left, NULL);
 	Py_END_ALLOW_THREADS
 	return ready;
 }
@@ -121,16 +122,20 @@ bool event_loop_wait_serve(int fd, int events, int handed_over, double seconds)
 		return false;
 	request.handed_over = handed_over;
 	interrupted = false;
-	struct pollfd descriptors[2] = {{.fd = fd, .events = POLLIN}, {.fd = events, .events = POLLIN}};
+	struct pollfd descriptors[3] = {{.fd = fd, .events = POLLIN}, {.fd = events, .events = POLLIN}, {.events = POLLIN}};
 	struct timespec end = after(seconds), left;
 	for (;;) {
 		if (answer_all(fd, seconds > 0))
 			return false;
 		if (interrupted || !remaining(&end, &left))
 			return true;
+		descriptors[2].fd = file_data_failures();
 		int ready = wait_for(descriptors, &left);
 		if (ready < 0 && errno == EINTR)
 			continue; /* a signal for the loop: its handler makes `events` readable */
+		eventfd_t ignored;
+		if (ready > 0 && descriptors[2].revents != 0)
+			(void)!eventfd_read(descriptors[2].fd, &ignored);
 		if (ready < 0 || descriptors[1].revents != 0)
 			return false;
 	}

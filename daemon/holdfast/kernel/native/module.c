@@ -10,6 +10,7 @@
 #include "handshake.h"
 #include "event_loop_wait.h"
 #include "execution_mark.h"
+#include "file_data.h"
 #include "device_io.h"
 #include "latency_counts.h"
 #include "native_replies.h"
@@ -88,7 +89,7 @@ static PyObject *end(PyObject *self, PyObject *args)
 {
 	(void)self;
 	(void)args;
-	mounting.fd = -1;
+	file_data_end();
 	python_replies_reset();
 	release_marked();
 	Py_RETURN_NONE;
@@ -249,6 +250,16 @@ static PyObject *add_native_reply(PyObject *self, PyObject *args)
 	Py_RETURN_NONE;
 }
 
+static PyObject *hold_writes(PyObject *self, PyObject *held)
+{
+	(void)self;
+	int is_held = PyObject_IsTrue(held);
+	if (is_held < 0)
+		return NULL;
+	file_data_hold_writes(is_held != 0);
+	Py_RETURN_NONE;
+}
+
 static PyObject *remove_native_reply(PyObject *self, PyObject *args)
 {
 	(void)self;
@@ -307,6 +318,7 @@ static PyMethodDef methods[] = {
 	{"interrupt", interrupt, METH_NOARGS, PyDoc_STR("Make serve return after the current request.")},
 	{"add_native_reply", add_native_reply, METH_VARARGS, PyDoc_STR("Answer some requests for a file or directory from its descriptor.")},
 	{"remove_native_reply", remove_native_reply, METH_VARARGS, PyDoc_STR("Stop answering for a file or directory.")},
+	{"hold_writes", hold_writes, METH_O, PyDoc_STR("Whether to answer no writes of data.")},
 	{"entries", entries, METH_VARARGS, PyDoc_STR("Return entries of a backing directory in the format of READDIR.")},
 	{"counts", counts, METH_NOARGS, PyDoc_STR("Return the numbers of requests by opcode, of replies and of notifications.")},
 	{NULL, NULL, 0, NULL},

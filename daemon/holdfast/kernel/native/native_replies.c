@@ -9,6 +9,7 @@
 #include <sys/xattr.h>
 #include <time.h>
 
+#include "file_data.h"
 #include "latency_counts.h"
 #include "python_replies.h"
 #include "wire.h"
@@ -167,7 +168,18 @@ static bool answer_getxattr(int fd, const struct request_header *header, const s
 	return true;
 }
 
-bool native_replies_answer(int fd, const unsigned char *request, size_t size)
+static bool is_of_file(const struct native_reply *reply)
+{
+	return reply->kind == NATIVE_REPLY_FILE || reply->kind == NATIVE_REPLY_DATA || reply->kind == NATIVE_REPLY_DATA_AS_NOBODY;
+}
+
+static bool answer_data(int fd, const unsigned char *request, size_t size, const struct native_reply *reply, bool *later)
+{
+	struct data_file file = {reply->fd, reply->zone, reply->kind == NATIVE_REPLY_DATA_AS_NOBODY};
+	return reply->kind >= NATIVE_REPLY_DATA && file_data_answer(fd, request, size, &file, later);
+}
+
+bool native_replies_answer(int fd, const unsigned char *request, size_t size, bool *later)
 {
 	struct request_header header;
 	memcpy(&header, request, sizeof(header));
@@ -179,13 +191,15 @@ bool native_replies_answer(int fd, const unsigned char *request, size_t size)
 	if (native_reply->node == 0)
 		return false;
 	latency_counts_set_zone(native_reply->zone);
-	if (header.opcode == OPCODE_GETATTR && native_reply->kind != NATIVE_REPLY_FILE)
+	if (header.opcode == OPCODE_READ || header.opcode == OPCODE_WRITE)
+		return answer_data(fd, request, size, native_reply, later);
+	if (header.opcode == OPCODE_GETATTR && !is_of_file(native_reply))
 		return answer_getattr(fd, &header, native_reply);
 	if (length == 0 || rest[length - 1] != '\0')
 		return false;
 	if (header.opcode == OPCODE_LOOKUP && native_reply->kind == NATIVE_REPLY_WHOLE_DIRECTORY)
 		return answer_lookup(fd, &header, native_reply, rest);
-	if (header.opcode == OPCODE_GETXATTR && native_reply->kind == NATIVE_REPLY_FILE && length > sizeof(struct getxattr_request))
+	if (header.opcode == OPCODE_GETXATTR && is_of_file(native_reply) && length > sizeof(struct getxattr_request))
 		return answer_getxattr(fd, &header, native_reply, rest + sizeof(struct getxattr_request));
 	return false;
 }

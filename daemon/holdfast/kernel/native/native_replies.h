@@ -2,7 +2,7 @@
  *
  * When a process creates many files in a directory, the kernel sends for each a GETATTR of the directory, a LOOKUP of the new
  * name and, with the first write, a GETXATTR of the file's capabilities, which a write removes. The backing directory and the
- * backing file have the answers. So the file system registers their descriptors here.
+ * backing file have the answers. So the file system registers their descriptors here, and those of files whose data it serves.
  */
 #ifndef HOLDFAST_NATIVE_REPLIES_H
 #define HOLDFAST_NATIVE_REPLIES_H
@@ -16,6 +16,8 @@ enum native_reply_kind {
 	NATIVE_REPLY_DIRECTORY, /* GETATTR */
 	NATIVE_REPLY_STORE_DIRECTORY, /* GETATTR, as fs/inodes/attributes.py shows it, until what the kernel caches expires */
 	NATIVE_REPLY_WHOLE_DIRECTORY, /* GETATTR, and LOOKUP of names that are not in it: they exist nowhere else either */
+	NATIVE_REPLY_DATA, /* what NATIVE_REPLY_FILE answers, and READ and WRITE (file_data.h) */
+	NATIVE_REPLY_DATA_AS_NOBODY, /* the same; writes as an ordinary user */
 	NATIVE_REPLY_KINDS,
 };
 
@@ -29,8 +31,8 @@ void native_replies_enable(bool enabled);
 /* Stop answering for `node`: its descriptor is about to be closed. */
 void native_replies_remove(uint64_t node);
 
-/* Answer a request if it can be answered from a descriptor. Returns whether it was. */
-bool native_replies_answer(int fd, const unsigned char *request, size_t size);
+/* Answer a request if it can be answered from a descriptor. Returns whether it was, or, with `later` set, will be by a thread. */
+bool native_replies_answer(int fd, const unsigned char *request, size_t size, bool *later);
 
 void native_replies_reset(void);
 

@@ -14,6 +14,7 @@ enum opcode {
 	OPCODE_GETATTR = 3,
 	OPCODE_SETATTR = 4,
 	OPCODE_OPEN = 14,
+	OPCODE_READ = 15,
 	OPCODE_WRITE = 16,
 	OPCODE_SETXATTR = 21,
 	OPCODE_GETXATTR = 22,
@@ -109,6 +110,22 @@ struct open_reply {
 	int32_t backing_id; /* "padding" before protocol 7.40 */
 };
 
+/* Of READ and of WRITE, which the data follows. The flags are those of a read or a write, not of the open file. */
+struct data_request {
+	uint64_t handle;
+	uint64_t offset;
+	uint32_t length;
+	uint32_t flags;
+	uint64_t lock_owner;
+	uint32_t open_flags;
+	uint32_t padding;
+};
+
+struct write_reply {
+	uint32_t length;
+	uint32_t padding;
+};
+
 struct fallocate_request {
 	uint64_t handle;
 	uint64_t offset;
@@ -189,6 +206,8 @@ _Static_assert(sizeof(struct open_reply) == 16, "struct fuse_open_out");
 _Static_assert(sizeof(struct attributes_reply) == 104, "struct fuse_attr_out");
 _Static_assert(sizeof(struct entry_reply) == 128, "struct fuse_entry_out");
 _Static_assert(sizeof(struct directory_entry) == 24, "struct fuse_dirent");
+_Static_assert(sizeof(struct data_request) == 40, "struct fuse_read_in, struct fuse_write_in");
+_Static_assert(sizeof(struct write_reply) == 8, "struct fuse_write_out");
 _Static_assert(sizeof(struct fallocate_request) == 32, "struct fuse_fallocate_in");
 _Static_assert(sizeof(struct setxattr_request) == 16, "struct fuse_setxattr_in");
 _Static_assert(sizeof(struct getxattr_request) == 8, "struct fuse_getxattr_in");

@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.control import doors
 from holdfast.fs.inodes.invalidation import Invalidation
-from holdfast.kernel import Invalidator, probe
+from holdfast.kernel import Connection, Invalidator, probe
 from holdfast.mount import mount_calls
 from tests.support.daemons.faults.crash_points import arm, reply_to
 from tests.support.daemons.faults.switches import ARMED, disarm, replace
@@ -28,7 +28,7 @@ def no_prune() -> None:
 
 
 def no_takeover() -> None:
-    """Take the kernel for one without passthrough and takeover; the daemon tells it of changes by itself, by libfuse."""
+    """Take the kernel for one without passthrough and takeover."""
     probe._KERNEL = probe._PRUNING_KERNEL = _NEVER
 
 
@@ -44,6 +44,15 @@ def no_mount_beneath() -> None:
 def no_passrights() -> None:
     """Take the kernel for one on which users may send descriptors over any Unix socket (before Linux 6.16)."""
     doors.SO_PASSRIGHTS = 10**6  # ENOPROTOOPT
+
+
+def data_by_python() -> None:
+    """Leave all reads and writes that come to the daemon to Python."""
+
+    def is_impossible(*_: object, **__: object) -> bool:
+        return False
+
+    replace(Connection, "serve_data", is_impossible)
 
 
 def no_invalidator() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -9,8 +10,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import pyfuse3
 import trio
 
 from holdfast.fs.file_io import open_files, read_write
@@ -96,6 +98,16 @@ def _late(original: Callable[..., Any], held: Path) -> Callable[..., Any]:
 
 def _leave_it(*_: object) -> None:
     """Leave a request to pyfuse3's handler."""
+
+
+def no_data_by_python() -> None:
+    """Fail each READ and WRITE that Python gets to see."""
+
+    async def refuse(*_: object) -> NoReturn:
+        raise pyfuse3.FUSEError(errno.ENOTRECOVERABLE)
+
+    replace(Operations, "read", refuse)
+    replace(Operations, "write", refuse)
 
 
 def short_patience() -> None:
