@@ -36,5 +36,9 @@ tolerations: {{ toJson . }}
 {{- end }}
 
 {{- define "holdfast.secret" -}}
-{{ .Values.credentials.existingSecret | default (.Values.credentials.create | ternary (printf "%s-credentials" .Release.Name) "") }}
+{{- if .Values.credentials.existingSecret }}
+{{- .Values.credentials.existingSecret }}
+{{- else if .Values.credentials.create }}
+{{- .Release.Name }}-credentials
+{{- end }}
 {{- end }}
