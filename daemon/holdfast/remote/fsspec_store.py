@@ -64,6 +64,8 @@ _RULES = {
     "smb": NameRules(longest_part_bytes=_LONGEST_PART_BYTES, refused=re.compile(r'[<>:"|?*\\]|[. ](?=/|$)')),
 }
 """The rules for names, by fsspec's scheme; those of SMB are Microsoft's "Naming Files, Paths, and Namespaces"."""
+_REFUSED_LOGIN = re.compile("^(?:AuthenticationException|BadAuthenticationType|BadHostKey)|not found in known_hosts")
+"""Classes and words of paramiko's errors that another try does not mend. An error of a file is of the one with the key."""
 _REFUSED_NAME = re.compile(r"^(?:Invalid file name|Bad message$)", re.I)
 """Answers of OpenSSH's sftp for EINVAL and ENAMETOOLONG, for a name that it can't hold."""
 
@@ -228,6 +230,13 @@ class FsspecStore(RemoteStore):
         except (TypeError, ValueError) as problem:
             text = masked(str(problem), self._secrets)
             raise RemoteRefusedError(f"{self.url}: the options can't be: {text}") from None
+        except HoldfastError:
+            raise
+        except Exception as problem:  # noqa: BLE001 the libraries behind fsspec raise what they like
+            text = f"{self.url}: no connection: {masked(str(problem) or type(problem).__name__, self._secrets)}"
+            if getattr(problem, "filename", None) or _REFUSED_LOGIN.search(f"{type(problem).__name__} {problem}"):
+                raise RemoteRefusedError(text) from None
+            raise RemoteUnavailableError(text) from None
         if url.startswith(_SSH):
             files.ftp.get_channel().settimeout(self._request_seconds)
         return FsspecRoot(files, directory.rstrip("/"))

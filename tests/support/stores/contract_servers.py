@@ -20,6 +20,7 @@ import pytest
 
 from holdfast.remote import open_store
 from tests.support.stores.azurite import serving_azurite
+from tests.support.stores.s3 import serving_versitygw
 from tests.support.stores.sshd import serving_sshd
 
 GIVEN = os.environ.get("HOLDFAST_TEST_STORE", "")
@@ -32,6 +33,9 @@ class StoreServer:
     url: str
     options: dict[str, Any] = field(default_factory=dict)
     put: Callable[[str, bytes], Any] | None = None
+    pid: int = 0
+    refused: dict[str, Any] = field(default_factory=dict)
+    """Options in place of some of ``options``, with which the server refuses all requests."""
     has_objects: bool = True
     """True for a store of objects, where ``a`` may be beside ``a/b``; false for one of files."""
 
@@ -46,7 +50,11 @@ class StoreServer:
 def _azurite() -> Iterator[StoreServer]:
     with serving_azurite() as server:
         client = server.client()
-        yield StoreServer(server.url, server.options, lambda key, data: client.upload_blob(key, data, overwrite=True))
+
+        def put(key: str, data: bytes) -> None:
+            client.upload_blob(key, data, overwrite=True)
+
+        yield StoreServer(server.url, server.options, put, server.pid, {"account_key": "b3RoZXI="})
 
 
 @contextmanager
@@ -57,7 +65,15 @@ def _sshd() -> Iterator[StoreServer]:
             (server.directory / key).parent.mkdir(parents=True, exist_ok=True)
             (server.directory / key).write_bytes(data)
 
-        yield StoreServer(server.url, server.options, put, has_objects=False)
+        refused = {"key_filename": str(server.other_key)}
+        yield StoreServer(server.url, server.options, put, server.pid, refused, has_objects=False)
+
+
+@contextmanager
+def serving_s3() -> Iterator[StoreServer]:
+    """Run a versitygw until the block ends."""
+    with serving_versitygw() as server:
+        yield StoreServer(server.url, server.options, pid=server.pid, refused={"secret_access_key": "other"})
 
 
 @contextmanager
@@ -70,9 +86,9 @@ def _given() -> Iterator[StoreServer]:
 
     options = json.loads(os.environ.get("HOLDFAST_TEST_STORE_OPTIONS", "{}"))
     has_objects = os.environ["HOLDFAST_TEST_STORE_URL"].partition("://")[0] in ("s3", "s3a", "gs", "az", "abfs", "abfss")
-    place = StoreServer(os.environ["HOLDFAST_TEST_STORE_URL"], options, put if command else None, has_objects).below(
-        f"holdfast-test-{uuid.uuid4().hex}"
-    )
+    place = StoreServer(
+        os.environ["HOLDFAST_TEST_STORE_URL"], options, put if command else None, has_objects=has_objects
+    ).below(f"holdfast-test-{uuid.uuid4().hex}")
     yield place
     store = open_store(place.url, options, os.environ, request_timeout_seconds=60, connect_timeout_seconds=5)
     store.delete([info.key for info in store.list_all("") if hasattr(info, "etag")])

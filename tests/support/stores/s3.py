@@ -95,6 +95,7 @@ class Versitygw(S3Server):
     """A versitygw. It writes its access log before it answers: what a client has heard of has been counted."""
 
     access_log: Path = Path()
+    pid: int = 0
 
     @property
     def directory(self) -> Path:
@@ -161,5 +162,7 @@ def serving_versitygw(base: Path | None = None) -> Iterator[Versitygw]:
             keys = ["--access", access_key_id, "--secret", secret_access_key]
             return [str(binary), *options, *keys, "posix", str(root)]
 
-        with served_by(command, directory / "versitygw.out") as (port, _):
-            yield Versitygw(f"http://127.0.0.1:{port}", _BUCKET, "", access_key_id, secret_access_key, access_log=access_log)
+        with served_by(command, directory / "versitygw.out") as (port, pid):
+            yield Versitygw(
+                f"http://127.0.0.1:{port}", _BUCKET, "", access_key_id, secret_access_key, access_log=access_log, pid=pid
+            )

@@ -32,6 +32,8 @@ class Sshd:
     port: int
     directory: Path
     key: Path
+    other_key: Path
+    """A key that the server does not take."""
     pid: int
 
     @property
@@ -66,7 +68,7 @@ def serving_sshd() -> Iterator[Sshd]:
     """Run a server until the block ends."""
     packages = sshd_packages()
     with directory_of_server() as directory:
-        host, key = (_new_key(directory / name) for name in ("host", "key"))
+        host, key, other_key = (_new_key(directory / name) for name in ("host", "key", "other"))
         passwd = directory / "passwd"
         users = Path("/etc/passwd").read_text()
         passwd.write_text(users + ("" if "\nsshd:" in users else "sshd:x:105:65534::/run/sshd:/usr/sbin/nologin\n"))
@@ -93,7 +95,7 @@ def serving_sshd() -> Iterator[Sshd]:
             return [*within, "env", f"LD_LIBRARY_PATH={libraries}", *server]
 
         with served_by(command, directory / "sshd.out") as (port, pid):
-            yield Sshd(port, objects, key, pid)
+            yield Sshd(port, objects, key, other_key, pid)
 
 
 def _new_key(path: Path) -> Path:
