@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _BUFFER_BYTES = 1 << 20
 _LONGEST_TEXT = 300
 _STANDBY = "StandbyException"
+_NO_ATTRIBUTES = "The XAttr operation has been rejected"
 
 T = TypeVar("T")
 
@@ -247,6 +248,8 @@ class HdfsClient:
             return RemoteRefusedError(text, of_store=False)
         if status == http.HTTPStatus.UNAUTHORIZED or kind in ("SecurityException", "InvalidToken", "AuthorizationException"):
             return RemoteRefusedError(text)
+        if said.startswith(_NO_ATTRIBUTES):
+            return RemoteRefusedError(f"{text} (digests are kept in them)")
         return HdfsIOError(text, of_store=False) if kind == "IOException" else RemoteUnavailableError(text)
 
 

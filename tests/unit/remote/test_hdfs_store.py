@@ -406,6 +406,16 @@ def test_a_name_that_hdfs_does_not_take_is_refused_before_a_request(name: str) -
         put(opened("hdfs://127.0.0.1:1/box"), f"a/{name}")
 
 
+def test_a_cluster_without_extended_attributes_is_refused(scripted: tuple[type[Scripted], str]) -> None:
+    server, address = scripted
+    said = (
+        "The XAttr operation has been rejected.  Support for XAttrs has been disabled by setting dfs.namenode.xattrs.enabled"
+    )
+    server.answers = {**server.answers, "GETXATTRS": (500, failure("IOException", said))}
+    with pytest.raises(RemoteRefusedError, match=r"xattrs\.enabled"):
+        opened(f"webhdfs://{address}/box").head("file")
+
+
 def test_a_gateway_that_gives_no_numbers_of_files_is_refused(scripted: tuple[type[Scripted], str]) -> None:
     server, address = scripted
     server.answers = {**server.answers, "GETFILESTATUS": (200, STATUS.replace("fileId", "other"))}
