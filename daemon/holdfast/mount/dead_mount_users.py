@@ -26,7 +26,7 @@ _MAPPED = re.compile(r"^([0-9a-f]+-[0-9a-f]+) \S+ \S+ 00:[0-9a-f]+ [1-9]\d* +/",
 
 
 def users() -> list[str]:
-    """Return the processes as ``4711 (java)``, as far as this user may see them.
+    """Return the processes but this one as ``4711 (java)``, as far as this user may see them.
 
     Another process looks: a mount of something else that hangs may hold it up. Raises ``TimeoutError`` if one does.
     """
@@ -44,14 +44,18 @@ def users() -> list[str]:
 
 def _look() -> Iterator[str]:
     dead: dict[int, bool] = {}
-    for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+    processes = sorted(int(path.name) for path in Path("/proc").glob("[0-9]*"))
+    for pid in processes:
+        if pid in (os.getpid(), os.getppid()):  # who asks, from a shell that is there, ends by itself
+            continue
+        process = Path(f"/proc/{pid}")
         with suppress(OSError):  # it has ended, or is another user's
             attached = {mount.number for mount in parsed((process / "mountinfo").read_bytes())}
             for link, number in _used(process):
                 if number not in attached and number not in dead:
                     dead[number] = _is_dead(link)
                 if dead.get(number):
-                    yield f"{process.name} ({printable(shown((process / 'comm').read_bytes()[:-1]))})"
+                    yield f"{pid} ({printable(shown((process / 'comm').read_bytes()[:-1]))})"
                     break
 
 
