@@ -226,6 +226,41 @@ def test_a_supervised_mount_goes_on_over_restarts(workspace: Path) -> None:
             mountpoint.detach(str(place))
 
 
+def test_a_container_that_is_told_to_end_leaves_its_mount_to_the_next_one(workspace: Path) -> None:
+    """With the commands of the chart's containers."""
+    place, control, kept = workspace / "mnt", workspace / "run/control.sock", workspace / "keeper"
+    place.mkdir()
+    program = [sys.executable, "-m", "holdfast"]
+    stores = [f"--{zone}=file://{workspace}/remote/{zone}" for zone in ("checkpoints", "blobs")]
+    options = ["--foreground", "--supervise", f"--keeper={kept}", f"--store={workspace / 'store'}", *stores]
+
+    def container() -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*program, "mount", str(place), *options, f"--socket={control}"])
+
+    with subprocess.Popen([*program, "keeper", str(kept), "--abandon", "60"]) as keeper:
+        try:
+            wait_until((kept / "keep.sock").exists)
+            with container() as first:
+                holdfast("wait", "--timeout", 60, socket=control)
+                (place / "checkpoints/file").write_bytes(b"before")
+                first.terminate()
+                assert first.wait(60) == 0
+            with (
+                subprocess.Popen(["cat", place / "checkpoints/file"], stdout=subprocess.PIPE) as reader,
+                container() as second,
+            ):
+                assert reader.communicate()[0] == b"before"
+                holdfast("wait", "--timeout", 60, socket=control)
+                status = json.loads(holdfast("status", "--json", socket=control))
+                assert (status["takeover"], status["problems"]) == ("takeover", [])
+                holdfast("umount", place, socket=control)
+                assert second.wait(60) == 0
+        finally:
+            keeper.kill()
+            if mountpoint.mount_at(str(place)) is not None:
+                mountpoint.detach(str(place))
+
+
 def test_a_restart_of_a_daemon_whose_supervisor_was_killed_loses_nothing(workspace: Path) -> None:
     place, control = workspace / "mnt", workspace / "run/control.sock"
     place.mkdir()
