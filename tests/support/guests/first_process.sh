@@ -11,12 +11,12 @@ mount -t tmpfs tmpfs /run
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mkdir /run/host
 mount -t hostfs -o "$host$run" none /run/host
-mount -t tmpfs -o mode=1777 tmpfs /tmp
 . /run/host/environment
 for module in fs/quota/quota_tree fs/quota/quota_v2 drivers/block/loop fs/fuse/fuse fs/overlayfs/overlay; do
   python3 -c 'import ctypes, os, sys; sys.exit(ctypes.CDLL(None).syscall(313, os.open(sys.argv[1], 0), b"", 0))' \
     "$KERNEL_DIRECTORY/usr/lib/uml/modules/$(uname -r)/kernel/$module.ko" # finit_module(2)
 done
+mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount -t "$disk" ${options:+-o "$options"} /dev/ubda /var/tmp
 chmod 1777 /var/tmp
 for directory in $HOST_DIRECTORIES; do # those that are below /tmp or /var/tmp
