@@ -12,6 +12,8 @@ from http import HTTPStatus
 import gssapi
 import httpx
 
+from holdfast.errors import RemoteUnavailableError
+
 
 class Negotiate(httpx.Auth):
     """Answers the challenge of a server."""
@@ -23,6 +25,9 @@ class Negotiate(httpx.Auth):
             and "negotiate" in response.headers.get("www-authenticate", "").lower()
         ):
             name = gssapi.Name(f"HTTP@{request.url.host}", gssapi.NameType.hostbased_service)
-            token = gssapi.SecurityContext(name=name, usage="initiate").step()
+            try:
+                token = gssapi.SecurityContext(name=name, usage="initiate").step()
+            except gssapi.exceptions.GSSError as problem:  # a ticket may be renewed meanwhile
+                raise RemoteUnavailableError(f"Kerberos gives no ticket for HTTP@{request.url.host}: {problem}") from None
             request.headers["Authorization"] = f"Negotiate {base64.b64encode(token or b'').decode()}"
             yield request

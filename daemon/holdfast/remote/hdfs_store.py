@@ -8,13 +8,16 @@ which is never used again: an object is read and deleted by that, so that it is 
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
 import msgspec
 
 from holdfast.errors import (
+    ConfigurationError,
     HoldfastError,
     NameNotStorableError,
     ObjectChangedError,
@@ -22,6 +25,7 @@ from holdfast.errors import (
     ObjectMissingError,
     RemoteRefusedError,
     RemoteUnavailableError,
+    StoreOptionError,
 )
 from holdfast.remote.contract import (
     Capabilities,
@@ -352,5 +356,12 @@ def open_hdfs(
 ) -> HdfsStore:
     """Return the store at ``url``, before any request to it. Raises ``ConfigurationError``."""
     access = hdfs_access(url, options, environment)
+    if access.kerberos and not access.token and find_spec("gssapi") is None:
+        raise ConfigurationError(f"{public_url(url)}: Kerberos needs the package gssapi (Debian: python3-gssapi)")
+    try:
+        if access.ca_file:
+            ssl.create_default_context(cafile=access.ca_file)
+    except OSError as problem:
+        raise StoreOptionError("ca_file", f"ca_file: {access.ca_file}: {problem}") from None
     client = HdfsClient(access, secrets_of(url, options), request_timeout_seconds, connect_timeout_seconds)
     return HdfsStore(public_url(url), client, access.directory)

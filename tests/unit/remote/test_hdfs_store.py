@@ -26,7 +26,7 @@ from holdfast.errors import (
     RemoteRefusedError,
     RemoteUnavailableError,
 )
-from holdfast.remote import RemoteStore, UploadSource, open_store
+from holdfast.remote import RemoteStore, UploadSource, hdfs_store, open_store
 from holdfast.remote.hdfs_options import hdfs_access
 from tests.support.stores.hdfs import Hdfs
 from tests.unit.remote.test_remote_contract import content, opened, put
@@ -282,6 +282,7 @@ def test_a_challenge_of_kerberos_is_answered_and_its_cookie_kept(
 ) -> None:
     server, address = scripted
     targets: list[str] = []
+    expired = [OSError("the ticket has expired")]
 
     class Context:
         def __init__(self, *, name: str, usage: str) -> None:
@@ -289,16 +290,26 @@ def test_a_challenge_of_kerberos_is_answered_and_its_cookie_kept(
             targets.append(name)
 
         def step(self) -> bytes:
+            if expired:
+                raise expired.pop()
             return b"ticket"
 
     kinds = types.SimpleNamespace(hostbased_service="service")
-    library = types.SimpleNamespace(Name=lambda name, _: name, NameType=kinds, SecurityContext=Context)
+    library = types.SimpleNamespace(
+        Name=lambda name, _: name,
+        NameType=kinds,
+        SecurityContext=Context,
+        exceptions=types.SimpleNamespace(GSSError=OSError),
+    )
     monkeypatch.setitem(sys.modules, "gssapi", library)
     monkeypatch.delitem(sys.modules, "holdfast.remote.hdfs_kerberos", raising=False)
     monkeypatch.setattr(server, "ticket", base64.b64encode(b"ticket").decode())
+    monkeypatch.setattr(hdfs_store, "find_spec", lambda _: library)
     store = opened(f"webhdfs://{address}/box", {"kerberos": True})
+    with pytest.raises(RemoteUnavailableError, match="expired"):
+        store.head("file")
     assert [store.head("file").size_bytes for _ in range(3)] == [10] * 3
-    assert targets == ["HTTP@127.0.0.1"]
+    assert targets == ["HTTP@127.0.0.1"] * 2
     assert not any("user.name" in line for line in server.lines)
 
 
@@ -392,6 +403,8 @@ def test_the_namenodes_come_from_the_url_the_options_or_hadoops_files(
         ("hdfs://nn/a", {"nonsense": "1"}),
         ("hdfs://nn/a", {"kerberos": "perhaps"}),
         ("hdfs://nn/a", {"config_dir": "/dev/null/x"}),
+        ("swebhdfs://nn/a", {"ca_file": "/no/such/file"}),
+        ("swebhdfs://nn/a", {"ca_file": __file__}),
     ],
 )
 def test_a_url_or_an_option_that_can_not_be_is_refused_before_a_request(url: str, options: dict[str, Any]) -> None:
@@ -404,6 +417,12 @@ def test_a_url_or_an_option_that_can_not_be_is_refused_before_a_request(url: str
 def test_a_name_that_hdfs_does_not_take_is_refused_before_a_request(name: str) -> None:
     with pytest.raises(NameNotStorableError):
         put(opened("hdfs://127.0.0.1:1/box"), f"a/{name}")
+
+
+def test_kerberos_without_its_library_is_refused_before_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdfs_store, "find_spec", lambda _: None)
+    with pytest.raises(ConfigurationError, match="gssapi"):
+        opened("hdfs://nn/a", {"kerberos": True})
 
 
 def test_a_cluster_without_extended_attributes_is_refused(scripted: tuple[type[Scripted], str]) -> None:
