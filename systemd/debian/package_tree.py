@@ -32,6 +32,8 @@ _UNITS = ("holdfastd.service", "holdfast-sweep.service", "holdfast-sweep.timer",
 _COMMANDS = {"holdfast": ("usr/bin", "holdfast.cli", "main"), "holdfastd": ("usr/sbin", "holdfast.daemon", "run")}
 _COMPANION = "holdfast-spark-driver"
 """The plugin for Spark looks for it in ``/usr/lib/holdfast/bin``."""
+_CSI = "holdfast-csi"
+"""An image for Kubernetes adds what it needs (``systemd/kubernetes/image.py``)."""
 _DRIVER_PYTHON = "holdfast-pyspark"
 DRIVER_PYTHON_TEXT = """\
 #!/bin/sh
@@ -109,7 +111,7 @@ class PackageTree:
             self._program(name, module, function)
             self._link(f"{place}/{name}", f"../lib/holdfast/bin/{name}")
         self._program(_COMPANION, "holdfast_spark.companion.conversation", "main")
-        self._program("holdfast-csi", "holdfast.csi", "run")  # an image adds what it needs (docs/kubernetes.md)
+        self._program(_CSI, "holdfast.csi", "run")
         self._write(f"{_HOME}/bin/{_DRIVER_PYTHON}", DRIVER_PYTHON_TEXT, _PROGRAM)
         for shell, path in _COMPLETIONS.items():
             script = get_completion_script(prog_name="holdfast", complete_var="_HOLDFAST_COMPLETE", shell=shell)
@@ -178,7 +180,7 @@ class PackageTree:
 
     def _set_modes(self) -> None:
         """Give everything the modes that Debian wants, whatever the umask and the copied files had."""
-        programs = {self._home / "bin" / name for name in (*_COMMANDS, _COMPANION, _DRIVER_PYTHON)}
+        programs = {self._home / "bin" / name for name in (*_COMMANDS, _COMPANION, _CSI, _DRIVER_PYTHON)}
         for directory, _, names in os.walk(self._root):
             Path(directory).chmod(0o755)
             for path in (Path(directory, name) for name in names):
