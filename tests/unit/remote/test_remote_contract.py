@@ -83,6 +83,10 @@ class Implementation:
         return self.store.capabilities.conditional_create and not self.name.endswith(("-moto", "file"))
 
 
+Record = Callable[[str, object], None]
+"""pytest's ``record_property``: what a store promises goes into the report, for ``tests.support.stores.store_table``."""
+
+
 def opened(url: str, options: dict[str, Any] | None = None, environment: dict[str, str] | None = None) -> RemoteStore:
     """Open a store with the patience of a test."""
     return open_store(url, options or {}, environment or {}, request_timeout_seconds=20, connect_timeout_seconds=2)
@@ -228,7 +232,8 @@ def test_an_etag_is_one_with_and_without_its_quotes(monkeypatch: pytest.MonkeyPa
     assert store.list_directory("a").objects["b"].etag == written.etag == store.head("a/b").etag
 
 
-def test_of_many_who_replace_one_version_at_once_one_wins(implementation: Implementation) -> None:
+def test_of_many_who_replace_one_version_at_once_one_wins(implementation: Implementation, record_property: Record) -> None:
+    record_property("a version is replaced once", implementation.replaces_at_once)
     first = put(implementation.store, "a", b"first")
     gate = threading.Barrier(implementation.racers)
 
@@ -321,7 +326,8 @@ def test_the_time_is_the_stores_now(store: RemoteStore) -> None:
     assert before - 2 * 10**9 <= store.head("a").modified_ns <= after + 2 * 10**9
 
 
-def test_metadata_comes_back_whole(store: RemoteStore) -> None:
+def test_metadata_comes_back_whole(store: RemoteStore, record_property: Record) -> None:
+    record_property("digests are kept", store.capabilities.metadata)
     metadata = {"holdfast-digest": "xxh3-128:00ff", "holdfast-chunks": "A" * 1500 + "+/=", "holdfast-put": "a b;c,d%20"}
     put(store, "a", b"12345", metadata)
     expected = metadata if store.capabilities.metadata else {}
@@ -344,7 +350,10 @@ def test_create_only_leaves_an_existing_object_alone(implementation: Implementat
 
 
 @pytest.mark.parametrize("number", range(int(os.environ.get("HOLDFAST_TEST_RACES", "1"))))
-def test_of_many_creations_of_one_name_one_wins(implementation: Implementation, number: int) -> None:
+def test_of_many_creations_of_one_name_one_wins(
+    implementation: Implementation, number: int, record_property: Record
+) -> None:
+    record_property("a name is created once", implementation.store.capabilities.conditional_create)
     nodes, key = [implementation.store, implementation.other_node], f"race/prize-{number}"
     start = threading.Barrier(implementation.racers)
 
@@ -366,7 +375,8 @@ def test_of_many_creations_of_one_name_one_wins(implementation: Implementation, 
         put(nodes[0], key, create_only=True)
 
 
-def test_overwriting_makes_another_version(store: RemoteStore) -> None:
+def test_overwriting_makes_another_version(store: RemoteStore, record_property: Record) -> None:
+    record_property("each change is another version", store.capabilities.versions)
     versions = [b"1", b"2", b"33", b"4444"] if store.capabilities.versions else [b"1", b"22", b"333"]
     etags = [put(store, "a", data).etag for data in versions]
     assert len(set(etags)) == len(versions)
@@ -379,7 +389,8 @@ def test_overwriting_makes_another_version(store: RemoteStore) -> None:
     assert content(store, "a", etag=etags[-1]) == versions[-1]
 
 
-def test_readers_see_the_old_object_or_the_whole_new_one(implementation: Implementation) -> None:
+def test_readers_see_the_old_object_or_the_whole_new_one(implementation: Implementation, record_property: Record) -> None:
+    record_property("readers see the old or the new object", implementation.store.capabilities.atomic)
     versions = [character * 300_000 for character in (b"a", b"b")]
     store = implementation.store
     put(store, "flag", versions[0])

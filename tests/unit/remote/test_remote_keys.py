@@ -71,8 +71,9 @@ NEVER = ["new\nline", "tab\t", "\x00", "\x1b[31m", "del\x7f", ".", "..", "surrog
 
 
 @pytest.mark.parametrize("name", ODD, ids=ascii)
-def test_an_odd_name_is_kept_as_it_is(implementation: Implementation, name: str) -> None:
+def test_an_odd_name_is_kept_as_it_is(implementation: Implementation, name: str, record_property: contract.Record) -> None:
     store = implementation.store
+    record_property("odd names are kept", store.name_rules.refused is None or not store.name_rules.refused.search(name))
     if store.name_rules.refused is not None and store.name_rules.refused.search(name):
         with pytest.raises(NameNotStorableError) as caught:
             put(store, name)
