@@ -9,7 +9,6 @@ import base64
 from collections.abc import Generator
 from http import HTTPStatus
 
-import gssapi
 import httpx
 
 from holdfast.errors import RemoteUnavailableError
@@ -19,6 +18,8 @@ class Negotiate(httpx.Auth):
     """Answers the challenge of a server."""
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        import gssapi  # few stores need it, and so the package does not
+
         response = yield request
         if (
             response.status_code == HTTPStatus.UNAUTHORIZED

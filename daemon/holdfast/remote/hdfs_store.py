@@ -357,7 +357,9 @@ def open_hdfs(
     """Return the store at ``url``, before any request to it. Raises ``ConfigurationError``."""
     access = hdfs_access(url, options, environment)
     if access.kerberos and not access.token and find_spec("gssapi") is None:
-        raise ConfigurationError(f"{public_url(url)}: Kerberos needs the package gssapi (Debian: python3-gssapi)")
+        raise ConfigurationError(
+            f"{public_url(url)}: Kerberos needs the package gssapi beside Holdfast (pip install gssapi)"
+        )
     try:
         if access.ca_file:
             ssl.create_default_context(cafile=access.ca_file)
