@@ -36,6 +36,7 @@ OPERATIONS = (Path(__file__).parents[2] / "docs/operations.md").read_text()
 FOLLOWS = {("stats",), ("top",), ("trace",), ("ui",)}
 """Verbs that go on until they are ended; they print one line of JSON for each thing that they tell."""
 ENDS_THE_MOUNT = {("mount",), ("umount",), ("restart",), ("drain",)}
+IS_A_SERVICE = {("keeper",)}
 ARGUMENTS = {
     "batches": [],
     "checkpoint clone": ["{ck}/query", "{ck}/copy"],
@@ -138,7 +139,7 @@ def error_of(result: Result) -> dict[str, object]:
 
 def test_every_verb_is_tried_here() -> None:
     tried = {tuple(each.split()) for each in ARGUMENTS}
-    assert set(every_verb()) == tried | FOLLOWS | ENDS_THE_MOUNT
+    assert set(every_verb()) == tried | FOLLOWS | ENDS_THE_MOUNT | IS_A_SERVICE
 
 
 @pytest.mark.parametrize("verb", every_verb(), ids=" ".join)
@@ -173,7 +174,7 @@ def test_what_is_not_there_is_66_for_every_verb(node: Node) -> None:
 def test_without_a_daemon_it_is_69(verb: tuple[str, ...], tmp_path: Path) -> None:
     arguments = ARGUMENTS.get(" ".join(verb), ["/mnt/x"] if verb == ("trace",) else [])
     places = {"ck": "/mnt/x", "none": "20260101-000000-abcdef", "pid": os.getpid()}
-    if verb in (("umount",), ("config", "show"), ("doctor",), ("wait",)):
+    if verb in (("umount",), ("config", "show"), ("doctor",), ("wait",), *IS_A_SERVICE):
         return  # they go without one, or wait for it
     result = run(*verb, *(each.format(**places) for each in arguments), "--json", socket=tmp_path / "none.sock")
     assert (result.returncode, error_of(result)["code"]) == (ExitStatus.NO_DAEMON, "daemon-unreachable")

@@ -42,7 +42,7 @@ class PassthroughWrites:
         """Note that a writable handle is handed out: bytes may change at any time from now on."""
         if opened.stamp is None:
             opened.expect_writes(self._stamps.take(opened.fd))
-            self._disk.writer_begins()
+            self._count_writer(opened)
             if not opened.unsent:  # or there is no digest that could hold
                 self._updates.open_for_writing(opened.inode)
 
@@ -53,7 +53,12 @@ class PassthroughWrites:
         if known is None:
             opened.changed()
         opened.expect_writes(known or self._stamps.take(opened.fd))
-        self._disk.writer_begins()
+        self._count_writer(opened)
+
+    def _count_writer(self, opened: OpenFile) -> None:
+        """Have room kept free for a writer that the kernel serves. A write of the daemon's that fails makes its own room."""
+        if opened.backing_id is not None:
+            self._disk.writer_begins()
 
     def before_send(self, opened: OpenFile) -> None:
         """Note that the current bytes are about to be sent: only later writes are unsent."""
@@ -88,7 +93,8 @@ class PassthroughWrites:
 
     def end(self, opened: OpenFile) -> None:
         """Settle a file with a stamp whose last handle is released: nobody writes any more."""
-        self._disk.writer_ends()
+        if opened.backing_id is not None:
+            self._disk.writer_ends()
         self.settle(opened)
 
     def settle(self, opened: OpenFile) -> None:

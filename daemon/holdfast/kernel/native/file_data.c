@@ -118,12 +118,13 @@ static void *work(void *unused)
 			last = &first;
 		pthread_mutex_unlock(&lock);
 		carry_out(job);
+		bool answered = job->answered; /* the event loop may free the job as soon as it can see it */
 		pthread_mutex_lock(&lock);
 		job->next = finished;
 		finished = job;
 		atomic_store(&any_finished, true);
 		pthread_mutex_unlock(&lock);
-		if (!job->answered)
+		if (!answered)
 			(void)!eventfd_write(failures, 1);
 	}
 	return NULL;
