@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,20 +40,21 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.fixture
-def calls(processes: list[int]) -> Iterator[OutsideCalls]:
+def calls(processes: list[int], monkeypatch: pytest.MonkeyPatch) -> Iterator[OutsideCalls]:
     """Outside calls whose process is stopped. It has few descriptors."""
     made = OutsideCalls()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_DESCRIPTORS, hard))
-    try:
+    with monkeypatch.context() as patch:  # not of this process, in which servers for other tests may have more open
+        patch.setattr(subprocess, "Popen", partial(subprocess.Popen, preexec_fn=_have_few_descriptors))
         made.start()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     os.kill(processes[0], signal.SIGSTOP)
     yield made
     with suppress(ProcessLookupError):
         os.kill(processes[0], signal.SIGCONT)
     made.close()
+
+
+def _have_few_descriptors() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_DESCRIPTORS, FEW_DESCRIPTORS))
 
 
 @pytest.fixture
