@@ -35,7 +35,7 @@ KEEPERS_POD = (
 DAEMONS_POD = ["unshare", "--mount", "--propagation", "unchanged", "--net", "--uts"]
 NO_FLAGS = ["setpriv", "--inh-caps=-linux_immutable", "--bounding-set=-linux_immutable"]
 KEPT = "takeover"
-"""What status says when the mount outlives its daemon."""
+"""The words of status for a mount that outlives its daemon."""
 
 
 @pytest.fixture

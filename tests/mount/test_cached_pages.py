@@ -138,7 +138,7 @@ def test_direct_writes_and_holes_are_seen_by_who_reads_pages(node: Node) -> None
 
 @pytest.mark.promise("replaceable")
 def test_pages_of_an_evicted_copy_are_not_those_of_the_next_version(make_node: NodeFactory, reader: Node) -> None:
-    """Of the same size and in the same node: nothing but the daemon can tell them apart."""
+    """The versions have the same size and node: only the daemon can tell them apart."""
     writer = make_node("a").start()
     (writer.checkpoints / "state").mkdir()
     path = reader.checkpoints / "state/5.zip"

@@ -41,7 +41,7 @@ class Section(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
 
 
 class OnStop(enum.Enum):
-    """What becomes of the mount when the daemon is told to stop while a keeper holds it."""
+    """The end of the mount, or its stay, when the daemon is told to stop while a keeper holds it."""
 
     LEAVE = "leave"
     UNMOUNT = "unmount"

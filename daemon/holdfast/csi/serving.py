@@ -17,7 +17,7 @@ from holdfast.control.client import RefusedError
 from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError, MountpointError
 
 Calls = Mapping[str, Callable[[Any], Any]]
-"""What answers a request, by the method's name. A method that is not there is answered with UNIMPLEMENTED."""
+"""The functions that answer requests, by the method's name. A method that is not there is answered with UNIMPLEMENTED."""
 _THREADS = 8
 _LONGEST_PATH = 107
 """The number of bytes in the path of a Unix socket (unix(7))."""

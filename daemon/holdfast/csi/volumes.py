@@ -20,7 +20,7 @@ _POD = "csi.storage.k8s.io/pod."
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What a volume shows: ``path`` below the mount ("": all of it), which is made for ``uid`` and ``gid`` if it is missing.
+    """The content of a volume: ``path`` below the mount ("": all of it), made for ``uid`` and ``gid`` if it is missing.
 
     -1 stands for the owner of the directory above. Or ``workdir``, as ROLE/ID, which the volume then holds; with ``slots``,
     the first that is free of ID-0, ID-1, …. Or, with ``socket``, the directory of ``pods.sock``.

@@ -117,7 +117,7 @@ class RemoteStore(abc.ABC):
     has_checksums = False
     """True if ``checksum`` may ask the store."""
     requests_in_a_call = 2
-    """How many times the time for a request a call may take without a sign of life (``life_signs``)."""
+    """The limit of a call's silence (``life_signs``), as a multiple of the time for a request."""
 
     @abc.abstractmethod
     def probe(self) -> None:

@@ -1,4 +1,6 @@
-"""Where an HDFS is reached, and as whom: the options of its store, Hadoop's own files and environment variables.
+"""The addresses of an HDFS, and the user who asks.
+
+They come from the options of the store, Hadoop's own files and environment variables.
 
 ``hdfs://`` has the URL that Spark and Hadoop use, with the port for Hadoop's own protocol or with the name of several
 namenodes (HA). The addresses for HTTP are in ``hdfs-site.xml``, or in the option ``namenodes``; without both, the namenode's

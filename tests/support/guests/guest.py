@@ -29,12 +29,12 @@ DISKS = {
     "xfs": ["mkfs.xfs", "-q", "-f"],
     "btrfs": ["mkfs.btrfs", "-q", "-f"],
 }
-"""How a guest's disk is made, by the kind of its file system."""
+"""The commands that make a guest's disk, by the kind of its file system."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a command in a guest. ``status`` is None if the guest ended before it did."""
+    """The result of a command in a guest. ``status`` is None if the guest ended before it did."""
 
     status: int | None
     output: str

@@ -1,1 +1,1 @@
-"""What stands in for Kubernetes in tests."""
+"""Stand-ins for Kubernetes in tests."""

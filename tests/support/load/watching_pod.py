@@ -22,13 +22,13 @@ from pathlib import Path
 from tests.support.daemons.node import wait_until
 
 HOST_TO_CONTAINER, PLAIN = "slave", "private"
-"""How mounts reach a pod: later ones too, or none but those that were there when it started (a bind of the mount itself)."""
+"""The mounts that reach a pod: later ones too, or only those that were there when it started (a bind of the mount)."""
 _PAUSE_SECONDS = 0.005
 _POD = ("unshare", "--mount", "--pid", "--net", "--uts", "--fork", "--kill-child=SIGKILL", "--mount-proc")
 
 
 class Watched:
-    """What a pod has written into its book."""
+    """The lines that a pod has written into its book."""
 
     def __init__(self, book: Path) -> None:
         self._book = book

@@ -38,6 +38,10 @@ class FileMove(NamedTuple):
     flags: int
     stat: os.stat_result
 
+    def is_of(self, stat: os.stat_result | None) -> bool:
+        """Say whether these attributes are those of the moved file."""
+        return stat is not None and stat.st_ino == self.stat.st_ino
+
 
 @dataclass(eq=False)
 class FileMoves:
@@ -85,7 +89,7 @@ class FileMoves:
         old name's object later. ``late`` is called if the file moves after ``FileBusyError``.
         """
         target_fd = self._directories.writable_descriptor(move.new.directory)
-        if victim is not None and _is_same(victim, move.stat):
+        if move.is_of(victim):
             return
         hot = self._hot_files(move, victim)
         is_unsent = sent is None and move.new.sends
@@ -129,7 +133,7 @@ class FileMoves:
         """Follow a file that has moved after its user was told that it is busy. It may have lost its new name since."""
         late()
         after = self.victim(move)
-        if after is None or not _is_same(after, move.stat):
+        if after is None or not move.is_of(after):
             return
         if not keeps_object:
             self._remote_deletes.delete(move.old, move.stat)
@@ -198,7 +202,3 @@ class FileMoves:
         if replaced is not None:
             entry.set_name(replaced)
             self._entries.put(stat.st_ino, entry)
-
-
-def _is_same(one: os.stat_result, other: os.stat_result) -> bool:
-    return one.st_ino == other.st_ino

@@ -99,7 +99,7 @@ class Renaming:
         old, new, stat = move.old, move.new, move.stat
         check_storable(new.zone, stat.st_mode)
         victim = await self._moves.settle(move)  # before anything is sent
-        if victim is not None and victim.st_ino == stat.st_ino:
+        if move.is_of(victim):
             return
         sent = await self._send(move, caller)
         leaves = self._versions.to_delete(old, stat) if sent is None and old.zone.is_store else None
