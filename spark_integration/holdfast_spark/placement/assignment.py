@@ -11,14 +11,14 @@ one task works on both, and could not be on two nodes.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from holdfast.system.rendezvous import score, seed_of
+
 _MORE_OR_LESS = 0.25
-_WORD = 2**64 - 1
 _NEXT_TO_NOTHING = 20
 """The divisor of the largest holding: any holding below the result counts as next to nothing."""
 
@@ -71,7 +71,9 @@ def assign(
     nodes: 0.2 s for 2,000 and 40.
     """
     total = sum(cores.values())
-    nodes = {name: _Node(name, cores[name], partitions * cores[name] / total, _seed(query, name)) for name in sorted(cores)}
+    nodes = {
+        name: _Node(name, cores[name], partitions * cores[name] / total, seed_of(query, name)) for name in sorted(cores)
+    }
     left = _place_held(nodes, partitions, held, current or {})
     _place_rest(nodes, left)
     _raise_to_least(nodes, held)
@@ -105,7 +107,7 @@ def _place_rest(nodes: Mapping[str, _Node], partitions: Iterable[int]) -> None:
             or [node for node in nodes.values() if node.load < math.ceil(node.share)]
             or [node for node in nodes.values() if node.load < node.most]
         )
-        max(free, key=lambda node: _score(partition, node)).partitions.append(partition)
+        max(free, key=lambda node: score(node.seed, partition, node.cores)).partitions.append(partition)
 
 
 def _raise_to_least(nodes: Mapping[str, _Node], held: Mapping[int, Holders]) -> None:
@@ -122,21 +124,7 @@ def _price(partition: int, giver: _Node, taker: _Node, holders: Holders) -> tupl
     """Return by how many bytes more is fetched when the partition moves; of equals, what the hash prefers comes first."""
     nothing = Held(0, 0)
     lost = holders.get(giver.name, nothing).size_bytes - holders.get(taker.name, nothing).size_bytes
-    return lost, -_score(partition, taker)
-
-
-def _score(partition: int, node: _Node) -> float:
-    """Return a node's score by weighted rendezvous hashing: each has the highest one as often as its cores say."""
-    mixed = (node.seed + (partition + 1) * 0x9E3779B97F4A7C15) & _WORD  # splitmix64 (Steele, Lea, Flood 2014)
-    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
-    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _WORD
-    mixed ^= mixed >> 31
-    return -node.cores / math.log((mixed + 1) / (_WORD + 2))
-
-
-def _seed(query: str, node: str) -> int:
-    text = f"{query}\0{node}".encode("utf-8", "surrogateescape")
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
+    return lost, -score(taker.seed, partition, taker.cores)
 
 
 def _in_order(holders: Holders, current: str | None) -> list[str]:
