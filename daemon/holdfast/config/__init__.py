@@ -3,6 +3,7 @@
 from holdfast.config.reloading import Reloaded, reloaded
 from holdfast.config.schema import (
     HOST_NAME,
+    MOST_STANDBYS,
     NODE_NAME,
     CacheSection,
     Config,

@@ -23,6 +23,8 @@ NODE_NAME = r"^([A-Za-z0-9]([A-Za-z0-9_-]|[.](?![.])){0,126})?\Z"
 """A node's name, which becomes a part of a key; it may be empty."""
 HOST_NAME = r"^[A-Za-z0-9]([A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?\Z"
 """A host's name, or an address."""
+MOST_STANDBYS = 4
+"""The limit of standby copies of a partition."""
 
 
 class Durability(enum.Enum):
@@ -68,7 +70,12 @@ class StoreSection(Section, frozen=True):
 class ZoneSection(Section, frozen=True):
     """``[stores.NAME]``: a remote store and the policy of its zone ``/NAME``. Without a URL it is left out of the mount."""
 
-    RELOADABLE = ("upload_bytes_per_second", "download_bytes_per_second", "requests_per_second")
+    RELOADABLE = (
+        "upload_bytes_per_second",
+        "download_bytes_per_second",
+        "requests_per_second",
+        "standbys",
+    )
 
     url: str
     durability: Durability = Durability.COMMIT
@@ -79,6 +86,7 @@ class ZoneSection(Section, frozen=True):
     upload_bytes_per_second: ByteSize = ByteSize(0)
     download_bytes_per_second: ByteSize = ByteSize(0)
     requests_per_second: NotNegative = 0.0
+    standbys: Annotated[int, msgspec.Meta(ge=0, le=MOST_STANDBYS)] = 0
     options: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
 
 
@@ -196,6 +204,7 @@ class HoldingsSection(Section, frozen=True):
     refresh_seconds: Positive = 60.0
     node: Annotated[str, msgspec.Meta(pattern=NODE_NAME)] = ""
     hosts: list[Annotated[str, msgspec.Meta(pattern=HOST_NAME)]] = msgspec.field(default_factory=list)
+    rack: Annotated[str, msgspec.Meta(pattern=NODE_NAME)] = ""
 
 
 class ControlSection(Section, frozen=True):

@@ -33,10 +33,15 @@ _log = logging.getLogger("holdfast.holdings")
 
 
 class HeldStore(NamedTuple):
-    """The part of a store that is here: the newest version with a file here (0: none), and the bytes of all its files."""
+    """The part of a store that is here: the newest version with a file here (0: none), and the bytes of all its files.
+
+    ``own_version`` is the newest with a file that was written here, or fetched and then opened again: a task works, or has
+    worked, with this state on this node. What was only fetched is a copy.
+    """
 
     version: int
     size_bytes: int
+    own_version: int = 0
 
 
 class Place(NamedTuple):
@@ -99,7 +104,7 @@ class HeldStores:
             for name in entry.names:
                 place, file = self._file(name.path)
                 if place is not None and file is not None and entry.size_bytes:  # empty ones leave no trace in the changes
-                    _add(found, place, file.version, entry.size_bytes)
+                    _add(found, place, file.version, entry.size_bytes, is_own=not entry.on_probation)
         return bool(some)
 
     def _with(self, changed: Mapping[bytes, int]) -> dict[Place, HeldStore]:
@@ -110,13 +115,13 @@ class HeldStores:
             place, file = self._file(path)
             if place is None or file is None:
                 continue
-            before = held.get(place)
-            if delta_bytes < 0 and (
-                before is None or file.version == before.version or before.size_bytes + delta_bytes <= 0
-            ):
+            before, is_own = held.get(place), self._is_own(path, file)
+            if _is_doubtful(before, file, delta_bytes, is_own=is_own):
                 doubtful[place] = file.directory
-            elif delta_bytes:
-                _add(held, place, file.version if delta_bytes > 0 else None, delta_bytes)
+            elif delta_bytes < 0:
+                _add(held, place, None, delta_bytes)
+            else:
+                _add(held, place, file.version, delta_bytes, is_own=is_own)
         self._recount(held, doubtful)
         return held
 
@@ -133,7 +138,12 @@ class HeldStores:
                 found, file = self._file(path)
                 entry = self._entries.get(stat.st_ino) if found == place else None
                 if file is not None and entry is not None and _counts(entry, path):
-                    _add(held, place, file.version, entry.size_bytes)
+                    _add(held, place, file.version, entry.size_bytes, is_own=not entry.on_probation)
+
+    def _is_own(self, path: bytes, file: StateFile) -> bool:
+        """Say whether a file of a version was written here, or opened again after it was fetched."""
+        entry = self._entries.get(self._tree.inode(path)) if file.version is not None else None
+        return entry is not None and not entry.on_probation
 
     def _file(self, path: bytes) -> tuple[Place | None, StateFile | None]:
         top, _, name = path.partition(b"/")
@@ -142,13 +152,28 @@ class HeldStores:
         return (Place(zone, file.store), file) if zone is not None and file is not None else (None, None)
 
 
+def _is_doubtful(before: HeldStore | None, file: StateFile, delta_bytes: int, *, is_own: bool) -> bool:
+    """Say whether only a new count tells what is held of a store after a change: a newest version may have gone.
+
+    A file that went and came back between two looks may have been written before, and be fetched now.
+    """
+    if before is None:
+        return delta_bytes <= 0
+    if delta_bytes > 0:
+        return file.version is not None and file.version == before.own_version and not is_own
+    is_newest = file.version in (before.version, before.own_version)
+    return is_newest or delta_bytes == 0 or before.size_bytes + delta_bytes <= 0
+
+
 def _counts(entry: Entry, path: bytes) -> bool:
     return entry.state is EntryState.CLEAN and entry.size_bytes > 0 and entry.name_at(path) is not None
 
 
-def _add(held: dict[Place, HeldStore], place: Place, version: int | None, size_bytes: int) -> None:
+def _add(held: dict[Place, HeldStore], place: Place, version: int | None, size_bytes: int, *, is_own: bool = False) -> None:
     before = held.get(place)
-    if before is not None:
-        held[place] = HeldStore(max(before.version, version or 0), before.size_bytes + size_bytes)
-    elif len(held) < MOST_STORES:
-        held[place] = HeldStore(version or 0, size_bytes)
+    if before is None and len(held) >= MOST_STORES:
+        return
+    before = before or HeldStore(0, 0)
+    newest = version or 0
+    own_version = max(before.own_version, newest if is_own else 0)
+    held[place] = HeldStore(max(before.version, newest), before.size_bytes + size_bytes, own_version)

@@ -21,11 +21,15 @@ _MOST_HOSTS = 64
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """This node's names: ``node`` for people and keys, and ``hosts``, where Spark's executors on it may say they are."""
+    """This node's names: ``node`` for people and keys, and ``hosts``, where Spark's executors on it may say they are.
+
+    ``rack`` is the name of what fails together with it; "" if none is configured.
+    """
 
     node: str
     hosts: tuple[str, ...]
     cores: int
+    rack: str = ""
 
 
 def node_name(section: HoldingsSection) -> str:
@@ -39,7 +43,7 @@ def identity_of_host(section: HoldingsSection) -> NodeIdentity:
     host = socket.gethostname()
     found = dict.fromkeys([*section.hosts, host, *_names_and_addresses(host), *_addresses_of_interfaces()])
     hosts = tuple(name for name in found if name in section.hosts or (is_host(name) and name not in _SHARED))
-    return NodeIdentity(node_name(section), hosts[:_MOST_HOSTS], len(os.sched_getaffinity(0)))
+    return NodeIdentity(node_name(section), hosts[:_MOST_HOSTS], len(os.sched_getaffinity(0)), section.rack)
 
 
 def _names_and_addresses(host: str) -> list[str]:

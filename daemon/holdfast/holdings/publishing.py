@@ -1,10 +1,11 @@
 """Telling the others what this node holds: one small object in each store, written again when it is no longer true.
 
-It is told within ``interval_seconds`` that a state store has come or gone, or that this node is drained; but only every
-``refresh_seconds`` that versions and bytes have moved on, which seldom decides who holds a partition. If nothing has
-changed, the object is written again ten times as rarely, so that the others can tell a living node from one that has
-left. The node's health goes along; only what is wrong with it is a reason to write, as often as versions. So a busy node
-makes some 60 requests an hour, an idle one 6, and one that never had state none.
+It is told within ``interval_seconds`` that a state store has come or gone, that a standby copy is complete or no longer, or
+that this node is drained; but only every ``refresh_seconds`` that versions and bytes have moved on, which seldom decides
+who holds a partition. If nothing has changed, the object is written again ten times as rarely, by a node that keeps
+standby copies half as often, so that the others can tell a living node from one that has left. The node's health goes
+along; only what is wrong with it is a reason to write, as often as versions. So a busy node makes some 60 requests an hour,
+an idle one 6 (30 with standby copies), and one that never had state and keeps no standby copies none.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from holdfast.config import HoldingsSection
 from holdfast.errors import HoldfastError
 from holdfast.holdings.held_stores import HeldStore, HeldStores, Place
 from holdfast.holdings.identity import NodeIdentity, identity_of_host
-from holdfast.holdings.report import DIRECTORY, NodeHealth, NodeReport, encoded, held_of
+from holdfast.holdings.report import DIRECTORY, NOT_STANDING_BY, NodeHealth, NodeReport, Standing, encoded, held_of
 from holdfast.telemetry.wakeups import sleep_within
 from holdfast.transfer import RemoteAccess
 
 REFRESHES_UNCHANGED = 10
 """The multiple of ``refresh_seconds`` after which an object is written again although nothing has changed."""
+REFRESHES_OF_STANDBYS = 2
+"""The same of a node that keeps standby copies: the others must find out within minutes that it is lost."""
 _LAST_WORD_SECONDS = 3.0
 _log = logging.getLogger("holdfast.holdings")
 
@@ -36,6 +39,7 @@ class _Word:
 
     held: Mapping[Place, HeldStore]
     is_draining: bool
+    standing: Standing
     report: NodeReport
     material: object
 
@@ -67,6 +71,7 @@ class Publishing:
     health: Callable[[str], NodeHealth]
     _words: dict[str, _Word] = field(default_factory=dict, init=False)
     _told: dict[str, _Told] = field(default_factory=dict, init=False)
+    _standing: dict[str, Standing] = field(default_factory=dict, init=False)
     _identity: NodeIdentity | None = field(default=None, init=False)
 
     async def identity(self) -> NodeIdentity:
@@ -74,6 +79,10 @@ class Publishing:
         if self._identity is None:
             self._identity = await trio.to_thread.run_sync(identity_of_host, self.section)
         return self._identity
+
+    def stand_by(self, zone: str, standing: Standing) -> None:
+        """Tell from now on what this node does as a standby in the store of ``zone``."""
+        self._standing[zone] = standing
 
     async def object_name(self) -> str:
         """Return the name of this node's object below ``.holdfast/``."""
@@ -83,7 +92,8 @@ class Publishing:
         """Return what this node holds of ``zone`` now."""
         identity = await self.identity()
         held = await self.held.now()
-        report = await trio.to_thread.run_sync(self._report, identity, zone, held, self.is_draining())
+        standing = self._standing.get(zone, NOT_STANDING_BY)
+        report = await trio.to_thread.run_sync(self._report, identity, zone, held, self.is_draining(), standing)
         return structs.replace(report, health=self.health(zone))
 
     async def run(self) -> None:
@@ -136,16 +146,16 @@ class Publishing:
     async def _current_word(self, zone: str) -> _Word:
         """Return what there is to tell now. It is worked out only where something has changed."""
         held, is_draining = await self.held.now(), self.is_draining()
-        word = self._words.get(zone)
-        if word is None or word.held is not held or word.is_draining != is_draining:
-            word = await trio.to_thread.run_sync(self._word, await self.identity(), zone, held, is_draining)
+        standing, word = self._standing.get(zone, NOT_STANDING_BY), self._words.get(zone)
+        if word is None or word.held is not held or (word.is_draining, word.standing) != (is_draining, standing):
+            word = await trio.to_thread.run_sync(self._word, await self.identity(), zone, held, is_draining, standing)
             self._words[zone] = word
         return word
 
     def _is_due(self, told: _Told | None, word: _Word, health: NodeHealth, *, last: bool) -> bool:
         """Say whether the store is to be told. After a failure it is told later, as it may be down for long."""
         if told is None:
-            return bool(word.report.queries)
+            return bool(word.report.queries or word.report.standbys)
         age = trio.current_time() - told.at
         if told.has_failed:
             return not last and age >= self.section.refresh_seconds
@@ -153,10 +163,18 @@ class Publishing:
             return True
         if word.report != told.word.report or health.problems != told.problems:
             return last or age >= self.section.refresh_seconds
-        return age >= REFRESHES_UNCHANGED * self.section.refresh_seconds
+        refreshes = REFRESHES_OF_STANDBYS if word.report.standbys else REFRESHES_UNCHANGED
+        return age >= refreshes * self.section.refresh_seconds
 
-    def _report(self, identity: NodeIdentity, zone: str, held: Mapping[Place, HeldStore], is_draining: bool) -> NodeReport:
-        of_zone = held_of(held, zone)
+    def _report(
+        self,
+        identity: NodeIdentity,
+        zone: str,
+        held: Mapping[Place, HeldStore],
+        is_draining: bool,
+        standing: Standing,
+    ) -> NodeReport:
+        of_zone = held_of(held, zone, standing)
         if of_zone.dropped:
             _log.info("%s: %d state stores that a report can't have are left out", zone, of_zone.dropped)
         return NodeReport(
@@ -164,17 +182,27 @@ class Publishing:
             hosts=list(identity.hosts),
             cores=identity.cores,
             is_draining=is_draining,
+            rack=identity.rack,
+            standbys=standing.copies,
             queries=of_zone.queries,
         )
 
-    def _word(self, identity: NodeIdentity, zone: str, held: Mapping[Place, HeldStore], is_draining: bool) -> _Word:
-        report = self._report(identity, zone, held, is_draining)
+    def _word(
+        self,
+        identity: NodeIdentity,
+        zone: str,
+        held: Mapping[Place, HeldStore],
+        is_draining: bool,
+        standing: Standing,
+    ) -> _Word:
+        report = self._report(identity, zone, held, is_draining, standing)
         material = (
             is_draining,
+            report.standbys,
             frozenset(
-                (query.location, state.operator, state.partition, state.store)
+                (query.location, state.operator, state.partition, state.store, state.is_copy, not state.missing_bytes)
                 for query in report.queries
                 for state in query.stores
             ),
         )
-        return _Word(held, is_draining, report, material)
+        return _Word(held, is_draining, standing, report, material)

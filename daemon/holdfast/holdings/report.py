@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Annotated, NamedTuple
 
 import msgspec
 
 from holdfast.checkpoints.formats.interface import StateStore
-from holdfast.config import HOST_NAME, NODE_NAME
+from holdfast.config import HOST_NAME, MOST_STANDBYS, NODE_NAME
 from holdfast.holdings.held_stores import HeldStore, Place
 
 FORMAT = 1
@@ -36,13 +37,20 @@ _StoreName = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 
 class StoreState(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The part of one state store that a node holds: operator, partition, the store's name, the newest version, bytes."""
+    """The part of one state store that a node holds: operator, partition, the store's name, the newest version, bytes.
+
+    ``is_copy``: its newest version was only fetched, so another node works with it. ``missing_bytes`` is what a standby has
+    yet to fetch of what the newest checkpoint needs, over all stores of the partition. Reports of earlier versions end
+    before these two.
+    """
 
     operator: _Int
     partition: _Int
     store: _StoreName
     version: _Number
     size_bytes: _Number
+    is_copy: bool = False
+    missing_bytes: _Number = 0
 
 
 class QueryState(msgspec.Struct, frozen=True):
@@ -67,7 +75,9 @@ class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     """A node's report of what it holds of one store. ``hosts`` are the names and addresses by which others know the node.
 
-    ``cores`` is the number of its cores. ``health`` is missing in reports of earlier versions.
+    ``cores`` is the number of its cores, ``rack`` the name of what fails together with it ("": not known), ``standbys`` the
+    number of standby copies for which it is configured (0: it keeps none). ``health``, ``rack`` and ``standbys`` are missing
+    in reports of earlier versions.
     """
 
     format: int = FORMAT
@@ -75,6 +85,8 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     hosts: Annotated[list[Annotated[str, msgspec.Meta(pattern=HOST_NAME)]], msgspec.Meta(max_length=64)] = []
     cores: Annotated[int, msgspec.Meta(ge=0, le=65_536)] = 0
     is_draining: bool = False
+    rack: Annotated[str, msgspec.Meta(pattern=NODE_NAME)] = ""
+    standbys: Annotated[int, msgspec.Meta(ge=0, le=MOST_STANDBYS)] = 0
     health: NodeHealth | None = None
     queries: Annotated[list[QueryState], msgspec.Meta(max_length=_MOST_STORES)] = []
 
@@ -84,6 +96,28 @@ _decode = msgspec.json.Decoder(NodeReport).decode
 
 class BadReportError(Exception):
     """The object is not a valid report."""
+
+
+class Partition(NamedTuple):
+    """A partition of the query at ``location``, relative to the store: all stores of all its operators."""
+
+    location: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a node tells of its work as a standby in one store.
+
+    ``copies`` is the number of standby copies that are configured, ``missing_bytes`` what is still to be fetched of the
+    partitions that it stands by for.
+    """
+
+    copies: int = 0
+    missing_bytes: Mapping[Partition, int] = field(default_factory=dict)
+
+
+NOT_STANDING_BY = Standing()
 
 
 class Held(NamedTuple):
@@ -103,13 +137,15 @@ def is_host(name: str) -> bool:
     return re.search(HOST_NAME, name) is not None
 
 
-def held_of(held: Mapping[Place, HeldStore], zone: str, most: int = _MOST_STORES) -> Held:
+def held_of(
+    held: Mapping[Place, HeldStore], zone: str, standing: Standing = NOT_STANDING_BY, most: int = _MOST_STORES
+) -> Held:
     """Return what is held of ``zone``, by location; of too many stores the largest. Names that are no UTF-8 are left out."""
     of_zone = [(place.store, each) for place, each in held.items() if place.zone == zone]
     kept = sorted(of_zone, key=lambda pair: -pair[1].size_bytes)[:most]
     by_location: dict[bytes, list[StoreState]] = {}
     for store, each in sorted(kept, key=itemgetter(0)):
-        state = _state(store, each)
+        state = _state(store, each, standing)
         if state is not None:
             by_location.setdefault(store.location, []).append(state)
     queries = [QueryState(location.decode(), stores) for location, stores in by_location.items()]
@@ -155,14 +191,16 @@ def _is_plain(text: str) -> bool:
     return not any(ord(letter) < 32 or 0x7F <= ord(letter) < 0xA0 or 0xD800 <= ord(letter) < 0xE000 for letter in text)
 
 
-def _state(store: StateStore, held: HeldStore) -> StoreState | None:
+def _state(store: StateStore, held: HeldStore, standing: Standing) -> StoreState | None:
     try:
         name = store.name.decode()
-        store.location.decode()
+        location = store.location.decode()
     except UnicodeDecodeError:
         return None
     if max(store.operator, store.partition) > _INT or max(held.version, held.size_bytes) > _LONG:
         return None
     if not _is_plain(name) or len(store.location) > 4096:
         return None
-    return StoreState(store.operator, store.partition, name, held.version, held.size_bytes)
+    is_copy = held.own_version < held.version
+    missing_bytes = min(_LONG, standing.missing_bytes.get(Partition(location, store.partition), 0)) if is_copy else 0
+    return StoreState(store.operator, store.partition, name, held.version, held.size_bytes, is_copy, missing_bytes)

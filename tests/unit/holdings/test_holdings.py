@@ -17,7 +17,17 @@ from holdfast.checkpoints.formats.interface import StatefulOperator, StateStore
 from holdfast.config import HoldingsSection
 from holdfast.holdings.held_stores import HeldStore, HeldStores, Place
 from holdfast.holdings.identity import identity_of_host
-from holdfast.holdings.report import BadReportError, NodeReport, QueryState, StoreState, decoded, encoded, held_of
+from holdfast.holdings.report import (
+    BadReportError,
+    NodeReport,
+    Partition,
+    QueryState,
+    Standing,
+    StoreState,
+    decoded,
+    encoded,
+    held_of,
+)
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.store import Tree
 
@@ -47,11 +57,13 @@ class Copies:
     def follower(self) -> HeldStores:
         return HeldStores(self.index.entries, self.tree, FORMATS, ["checkpoints", "blobs"])
 
-    def write(self, name: bytes, size_bytes: int, state: EntryState = EntryState.CLEAN) -> None:
+    def write(
+        self, name: bytes, size_bytes: int, state: EntryState = EntryState.CLEAN, *, on_probation: bool = False
+    ) -> None:
         path = self.directory / os.fsdecode(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"")
-        entry = Entry(state, size_bytes, 0, 0, names=[CachedName(name, "e")])
+        entry = Entry(state, size_bytes, 0, 0, names=[CachedName(name, "e")], on_probation=on_probation)
         self.index.entries.put(path.stat().st_ino, entry)
 
     def remove(self, name: bytes) -> None:
@@ -79,11 +91,23 @@ async def test_clean_files_count_for_the_store_that_their_names_tell(copies: Cop
     copies.write(b"checkpoints/q/state/0/0/9.changelog", 5, EntryState.DIRTY)
     q = b"q"
     assert dict(await copies.held.now()) == {
-        Place("checkpoints", StateStore(q, 0, 0, b"default")): HeldStore(3, 1111),
-        Place("checkpoints", StateStore(q, 0, 1, b"left-keyToNumValues")): HeldStore(7, 110_000),
-        Place("checkpoints", StateStore(q, 0, 1, b"default")): HeldStore(1, 1_000_000),
-        Place("blobs", StateStore(b"deep/er", 3, 4, b"default")): HeldStore(5, 10**9),
+        Place("checkpoints", StateStore(q, 0, 0, b"default")): HeldStore(3, 1111, 3),
+        Place("checkpoints", StateStore(q, 0, 1, b"left-keyToNumValues")): HeldStore(7, 110_000, 7),
+        Place("checkpoints", StateStore(q, 0, 1, b"default")): HeldStore(1, 1_000_000, 1),
+        Place("blobs", StateStore(b"deep/er", 3, 4, b"default")): HeldStore(5, 10**9, 5),
     }
+
+
+async def test_what_was_only_fetched_is_a_copy_until_a_version_is_written_here(copies: Copies) -> None:
+    place = Place("checkpoints", StateStore(b"q", 0, 0, b"default"))
+    copies.write(NAMES[0], 1, on_probation=True)
+    copies.write(NAMES[3], 1, on_probation=True)
+    assert await copies.held.now() == {place: HeldStore(1, 2, 0)}
+    copies.write(NAMES[2], 1)
+    assert await copies.held.now() == {place: HeldStore(3, 3, 3)}
+    copies.write(b"checkpoints/q/state/0/0/4.changelog", 1, on_probation=True)
+    assert await copies.held.now() == {place: HeldStore(4, 4, 3)}, "it runs elsewhere again"
+    assert await copies.follower().now() == {place: HeldStore(4, 4, 3)}
 
 
 async def test_an_unchanged_count_is_the_same_object(copies: Copies) -> None:
@@ -97,22 +121,24 @@ async def test_an_unchanged_count_is_the_same_object(copies: Copies) -> None:
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(NAMES), st.sampled_from([None, *EntryState]), st.integers(0, 100), st.booleans()), max_size=30
+    st.tuples(
+        st.sampled_from(NAMES), st.sampled_from([None, *EntryState]), st.integers(0, 100), st.booleans(), st.booleans()
+    ),
+    max_size=30,
 )
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 async def test_following_changes_comes_to_what_counting_anew_does(
-    steps: list[tuple[bytes, EntryState | None, int, bool]], copies: Copies
+    steps: list[tuple[bytes, EntryState | None, int, bool, bool]], copies: Copies
 ) -> None:
     for name in NAMES:
         copies.remove(name)
-    for name, state, size_bytes, looks in steps:
-        if state is None:
-            copies.remove(name)
-        else:
-            copies.write(name, size_bytes, state)
+    for name, state, size_bytes, was_fetched, looks in steps:
+        copies.remove(name)
+        if state is not None:
+            copies.write(name, size_bytes, state, on_probation=was_fetched)
         if looks:
             await copies.held.now()
     assert await copies.held.now() == await copies.follower().now()
@@ -124,7 +150,7 @@ async def test_too_many_changes_are_counted_anew(copies: Copies, monkeypatch: py
     await held.now()
     for name in NAMES[:4]:
         copies.write(name, 7)
-    assert await held.now() == {Place("checkpoints", StateStore(b"q", 0, 0, b"default")): HeldStore(3, 28)}
+    assert await held.now() == {Place("checkpoints", StateStore(b"q", 0, 0, b"default")): HeldStore(3, 28, 3)}
 
 
 # --- reports ----------------------------------------------------------------------------------------------------------
@@ -133,13 +159,46 @@ REPORT = NodeReport(
     node="node1",
     hosts=["node1", "192.0.2.7", "fe80::1"],
     cores=8,
-    queries=[QueryState("team/q", [StoreState(0, 1, "default", 7, 12345)])],
+    rack="eu-west-1a",
+    standbys=1,
+    queries=[QueryState("team/q", [StoreState(0, 1, "default", 7, 12345), StoreState(0, 2, "default", 6, 1, True, 9)])],
 )
 
 
 def test_a_report_is_read_as_it_was_written() -> None:
     assert decoded(encoded(REPORT)) == REPORT
     assert encoded(REPORT) == encoded(REPORT)
+
+
+def test_versions_side_by_side_read_each_others_reports() -> None:
+    before = msgspec.to_builtins(REPORT)
+    del before["rack"], before["standbys"], before["health"]
+    before["queries"][0]["stores"] = [[0, 1, "default", 7, 12345]]
+    assert decoded(gzip.compress(msgspec.json.encode(before))).queries == [
+        QueryState("team/q", [StoreState(0, 1, "default", 7, 12345, False, 0)])
+    ]
+    before["queries"][0]["stores"][0] += [True, 17, "what a later version adds"]
+    assert decoded(gzip.compress(msgspec.json.encode({**before, "also": 1}))).queries == [
+        QueryState("team/q", [StoreState(0, 1, "default", 7, 12345, True, 17)])
+    ]
+
+
+def test_a_standby_tells_what_it_has_yet_to_fetch() -> None:
+    held = {
+        Place("c", StateStore(b"q", 0, partition, b"default")): HeldStore(7, 100, own_version)
+        for partition, own_version in enumerate([7, 6, 6])
+    }
+    standing = Standing(1, {Partition("q", 0): 50, Partition("q", 1): 60})
+    assert held_of(held, "c", standing).queries == [
+        QueryState(
+            "q",
+            [
+                StoreState(0, 0, "default", 7, 100, is_copy=False, missing_bytes=0),
+                StoreState(0, 1, "default", 7, 100, is_copy=True, missing_bytes=60),
+                StoreState(0, 2, "default", 7, 100, is_copy=True, missing_bytes=0),
+            ],
+        )
+    ]
 
 
 def test_a_report_of_two_thousand_partitions_is_small() -> None:
@@ -188,6 +247,12 @@ def query(location: str = "q", *state: object) -> list[object]:
         as_written(hosts=["a\n"]),
         as_written(hosts=["h"] * 65),
         as_written(cores=-1),
+        as_written(rack="../a"),
+        as_written(rack="a\x1b"),
+        as_written(standbys=-1),
+        as_written(standbys=5),
+        as_written(queries=query("q", 0, 0, "default", 1, 1, 2)),
+        as_written(queries=query("q", 0, 0, "default", 1, 1, True, -1)),
         as_written(cores=2**31),
         as_written(queries=query("../q")),
         as_written(queries=query("q//r")),
