@@ -3,7 +3,7 @@
 Nothing but speed depends on them. A stale or missing one costs a fetch where a copy would have done; nothing else.
 """
 
-from holdfast.holdings.gathering import Gathering, Told
+from holdfast.holdings.gathering import Gathering, Neighbourhood, Told
 from holdfast.holdings.health import Health, MountHealth
 from holdfast.holdings.held_stores import HeldStores
 from holdfast.holdings.identity import node_name

@@ -1,5 +1,9 @@
 """Reading what nodes have told the stores: one LIST, and a GET for each object that has changed since the last time.
 
+A question about all nodes costs as much as there are nodes; it is asked when a driver starts, or a person looks. What a
+daemon asks all the time is about its neighbours on the ring alone, and more rarely in a larger fleet: so what that costs a
+node does not grow with the fleet.
+
 An object whose node has been silent for long is left out. Ages are by the store's own times, against the newest
 object there; a clock that is wrong here, or a time in the future that somebody has set, does not matter. Objects that
 are not what they should be (too large, damaged, of a stranger's making) are left out too, and named in the log.
@@ -9,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -19,22 +23,30 @@ from holdfast.config import HoldingsSection
 from holdfast.errors import HoldfastError, ObjectChangedError, ObjectMissingError
 from holdfast.holdings.publishing import REFRESHES_UNCHANGED, Publishing
 from holdfast.holdings.report import DIRECTORY, LARGEST_BYTES, BadReportError, NodeReport, decoded
+from holdfast.holdings.ring import Ring
 from holdfast.remote import PRIVATE, ObjectInfo
 from holdfast.transfer import RemoteAccess
 
 _MISSED_REFRESHES = 3
-_MOST_NODES = 1000
+_MOST_NODES = 10_000
 _MOST_BYTES = 64 * 2**20
 """The limit of bytes in all objects of a store together: beyond it, the oldest are not read."""
 _SECONDS = 5.0
+_REFRESHES_A_PAGE = 2
+"""The multiple of ``refresh_seconds`` for which a page of the listing, a request, is good."""
+_NAMES_A_PAGE = 1000
 _log = logging.getLogger("holdfast.holdings")
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A node's report of one zone, and when it was written, in seconds since the epoch by the store's clock."""
+    """A node's report of one zone, and when it was written, in seconds since the epoch by the store's clock.
+
+    ``name`` is the name of its object below ``.holdfast/nodes``.
+    """
 
     zone: str
+    name: str
     report: NodeReport
     written: float
     is_this_node: bool
@@ -42,10 +54,28 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The reports that could be read; ``problems`` has a sentence for each store that could not be asked."""
+    """The reports that could be read; ``problems`` has a sentence for each store that could not be asked in time."""
 
     told: list[Told]
     problems: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourhood:
+    """The reports of this node, which is called ``name``, and its neighbours on the ``ring``, by name.
+
+    They are ``good_seconds`` from ``asked`` on (trio's time).
+    """
+
+    name: str
+    ring: Ring
+    told: Mapping[str, Told]
+    asked: float
+    good_seconds: float
+
+    def keepers(self, name: str) -> list[Told]:
+        """Return those who may keep copies of what ``name`` holds, which is a node before this one on the ring."""
+        return [self.told[each] for each in self.ring.after(name) if each in self.told]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,58 +87,105 @@ class Gathering:
     section: HoldingsSection
     clock: Callable[[], float] = time.time
     _read: dict[tuple[str, str], tuple[str, NodeReport | None]] = field(default_factory=dict, init=False)
+    _neighbours: dict[str, Neighbourhood] = field(default_factory=dict, init=False)
 
     async def gather(self, zones: list[str], *, all_nodes: bool) -> Gathered:
-        """Return this node's report of each of ``zones``, and with ``all_nodes`` what the others have told."""
-        gathered = Gathered([], [])
-        for zone in zones:
-            gathered.told.append(Told(zone, await self.publishing.report(zone), self.clock(), is_this_node=True))
+        """Return this node's report of each of ``zones``, and with ``all_nodes`` what the others have told.
+
+        What can't be read again within some seconds is returned as it was the last time.
+        """
+        gathered = Gathered([await self._own(zone) for zone in zones], [])
         if all_nodes:
             async with trio.open_nursery() as nursery:
                 for zone in zones:
                     nursery.start_soon(self._gather_zone, zone, gathered)
         return gathered
 
+    async def neighbours(self, zone: str) -> Neighbourhood:
+        """Return the reports of this node's neighbours on the ring of ``zone``. Raises ``HoldfastError``.
+
+        The store is asked at most every other ``refresh_seconds`` for each thousand nodes, however often this is called.
+        """
+        known = self._neighbours.get(zone)
+        if known is not None and trio.current_time() < known.asked + known.good_seconds:
+            return known
+        asked, own = trio.current_time(), await self._own(zone)
+        infos = await self._alive(zone)
+        ring = Ring({own.name, *infos})
+        found: dict[str, Told] = {}
+        await self._read_changed(zone, [infos[name] for name in ring.neighbours(own.name)], found)
+        self._forget(zone, infos)
+        found[own.name] = own
+        pages = -(-len(ring) // _NAMES_A_PAGE)
+        good_seconds = pages * _REFRESHES_A_PAGE * self.section.refresh_seconds
+        self._neighbours[zone] = Neighbourhood(own.name, ring, found, asked, good_seconds)
+        return self._neighbours[zone]
+
+    async def _own(self, zone: str) -> Told:
+        name = _name(await self.publishing.object_name())
+        return Told(zone, name, await self.publishing.report(zone), self.clock(), is_this_node=True)
+
     async def _gather_zone(self, zone: str, gathered: Gathered) -> None:
-        access = self.stores[zone]
-        problem = f"{zone}: the store does not answer within {_SECONDS:g} s; the other nodes' holdings are not known"
+        problem = f"{zone}: the store does not answer within {_SECONDS:g} s; not all of the other nodes' holdings are known"
+        found: dict[str, Told] = {}
         with trio.move_on_after(_SECONDS):
             try:
-                gathered.told.extend(await self._others(zone, access))
+                await self._gather_others(zone, found)
                 problem = ""
             except HoldfastError as error:
-                problem = f"{zone}: {error}; the other nodes' holdings are not known"
+                problem = f"{zone}: {error}; not all of the other nodes' holdings are known"
+        gathered.told.extend(sorted(found.values(), key=lambda told: told.report.node))
         if problem:
             gathered.problems.append(problem)
 
-    async def _others(self, zone: str, access: RemoteAccess) -> list[Told]:
-        listing = await access.list_directory(f"{PRIVATE}/{DIRECTORY}", retry=False)
-        mine = f"{PRIVATE}/{await self.publishing.object_name()}"
-        infos = self._alive(list(listing.objects.values()))
-        found: list[Told] = []
+    async def _gather_others(self, zone: str, found: dict[str, Told]) -> None:
+        """Put what the other nodes have told into ``found``: at first what is known of each, then what it has told since."""
+        infos = await self._alive(zone)
+        infos.pop(_name(await self.publishing.object_name()), None)
+        for name, info in infos.items():
+            known = self._read.get((zone, info.key))
+            if known is not None and known[1] is not None:
+                found[name] = _told(zone, info, known[1])
+        await self._read_changed(zone, infos.values(), found)
+        self._forget(zone, infos)
+
+    async def _read_changed(self, zone: str, infos: Iterable[ObjectInfo], found: dict[str, Told]) -> None:
+        """Read what has changed since it was read last, all at once, and put everything into ``found``.
+
+        One that can't be read takes none of the others away, but is raised at the end: the store does not work.
+        """
+        access = self.stores[zone]
+        problems: list[HoldfastError] = []
 
         async def read(info: ObjectInfo) -> None:
-            report = await self._report(zone, access, info)
+            try:
+                report = await self._report(zone, access, info)
+            except HoldfastError as problem:
+                problems.append(problem)
+                return
             if report is not None:
-                found.append(Told(zone, report, info.modified_ns / 1e9, is_this_node=False))
+                found[_name(info.key)] = _told(zone, info, report)
+            else:
+                found.pop(_name(info.key), None)
 
         async with trio.open_nursery() as nursery:
             for info in infos:
-                if info.key != mine:
-                    nursery.start_soon(read, info)
-        self._forget(zone, {info.key for info in infos})
-        return sorted(found, key=lambda told: told.report.node)
+                nursery.start_soon(read, info)
+        if problems:
+            raise problems[0]
 
-    def _alive(self, infos: list[ObjectInfo]) -> list[ObjectInfo]:
-        """Return the objects that are new and small enough, the newest first."""
-        newest_first = sorted(infos, key=lambda info: -info.modified_ns)
+    async def _alive(self, zone: str) -> dict[str, ObjectInfo]:
+        """Ask for the objects of ``zone``; return those that are new and small enough by name, the newest first."""
+        listing = await self.stores[zone].list_directory(f"{PRIVATE}/{DIRECTORY}", retry=False)
+        newest_first = sorted(listing.objects.values(), key=lambda info: -info.modified_ns)
         now_ns = int(self.clock() * 1e9)
         past = [info.modified_ns for info in newest_first if info.modified_ns <= now_ns]
         latest_ns = past[0] if past else now_ns
         oldest_ns = latest_ns - _MISSED_REFRESHES * REFRESHES_UNCHANGED * self.section.refresh_seconds * 1e9
         fresh = [info for info in newest_first if info.modified_ns >= oldest_ns and 0 < info.size_bytes <= LARGEST_BYTES]
         sizes = accumulate(info.size_bytes for info in fresh)
-        return [info for info, size_bytes in zip(fresh, sizes, strict=True) if size_bytes <= _MOST_BYTES][:_MOST_NODES]
+        few = [info for info, size_bytes in zip(fresh, sizes, strict=True) if size_bytes <= _MOST_BYTES][:_MOST_NODES]
+        return {_name(info.key): info for info in few}
 
     async def _report(self, zone: str, access: RemoteAccess, info: ObjectInfo) -> NodeReport | None:
         known = self._read.get((zone, info.key))
@@ -119,12 +196,20 @@ class Gathering:
             data = await access.small_object(info)
             report = await trio.to_thread.run_sync(decoded, data)
         except (ObjectMissingError, ObjectChangedError):  # it was just written again, or removed: the next look has it
-            return None
+            return known[1] if known is not None else None
         except BadReportError as problem:
             _log.warning("%s/%s is no report of a node's, and is ignored: %s", zone, info.key, problem)
         self._read[zone, info.key] = (info.etag, report)
         return report
 
-    def _forget(self, zone: str, keys: set[str]) -> None:
-        for known in [known for known in self._read if known[0] == zone and known[1] not in keys]:
+    def _forget(self, zone: str, infos: Mapping[str, ObjectInfo]) -> None:
+        for known in [known for known in self._read if known[0] == zone and _name(known[1]) not in infos]:
             del self._read[known]
+
+
+def _name(key: str) -> str:
+    return key.rpartition("/")[2]
+
+
+def _told(zone: str, info: ObjectInfo, report: NodeReport) -> Told:
+    return Told(zone, _name(info.key), report, info.modified_ns / 1e9, is_this_node=False)

@@ -1,18 +1,21 @@
 """Telling the others what this node holds: one small object in each store, written again when it is no longer true.
 
 It is told within ``interval_seconds`` that a state store has come or gone, that a standby copy is complete or no longer, or
-that this node is drained; but only every ``refresh_seconds`` that versions and bytes have moved on, which seldom decides
-who holds a partition. If nothing has changed, the object is written again ten times as rarely, by a node that keeps
-standby copies half as often, so that the others can tell a living node from one that has left. The node's health goes
-along; only what is wrong with it is a reason to write, as often as versions. So a busy node makes some 60 requests an hour,
-an idle one 6 (30 with standby copies), and one that never had state and keeps no standby copies none.
+that this node is drained. That versions and bytes have moved on seldom decides who holds a partition, and is told after
+``refresh_seconds``, twice, four times and eight times as many, and then every ten times as many, until the next store comes
+or goes. The object is written again after ten times ``refresh_seconds``, by a node that keeps standby copies after twice as
+many, so that the others can tell a living node from one that has left: with the same bytes, so that nobody reads them again.
+The node's health goes along; only what is wrong with it is a reason to write, every ``refresh_seconds`` at most. So a node
+makes 6 requests an hour while nothing comes or goes (30 with standby copies), and one that never had state and keeps no
+standby copies none.
 """
 
 from __future__ import annotations
 
+import enum
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import trio
 from msgspec import structs
@@ -21,7 +24,16 @@ from holdfast.config import HoldingsSection
 from holdfast.errors import HoldfastError
 from holdfast.holdings.held_stores import HeldStore, HeldStores, Place
 from holdfast.holdings.identity import NodeIdentity, identity_of_host
-from holdfast.holdings.report import DIRECTORY, NOT_STANDING_BY, NodeHealth, NodeReport, Standing, encoded, held_of
+from holdfast.holdings.report import (
+    DIRECTORY,
+    NOT_STANDING_BY,
+    REVISION,
+    NodeHealth,
+    NodeReport,
+    Standing,
+    encoded,
+    held_of,
+)
 from holdfast.telemetry.wakeups import sleep_within
 from holdfast.transfer import RemoteAccess
 
@@ -44,13 +56,27 @@ class _Word:
     material: object
 
 
+class _Due(enum.Enum):
+    """What there is to tell a store now."""
+
+    NOTHING = "nothing"
+    STILL = "that the node is there"
+    CHANGES = "what has changed"
+
+
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """The last message to a store, and its time (trio's)."""
+    """The last message to a store, when its bytes were made, and when they were sent last (trio's time).
+
+    ``refreshes`` is the multiple of ``refresh_seconds`` for which versions and bytes that have moved on are not told.
+    """
 
     word: _Word
     problems: list[str]
-    at: float
+    data: bytes
+    made_at: float
+    sent_at: float
+    refreshes: int = 1
     has_failed: bool = False
 
 
@@ -120,28 +146,35 @@ class Publishing:
         except (OSError, HoldfastError) as problem:
             _log.info("what this node holds can't be counted now: %s", problem)
             return
-        health = {zone: self.health(zone) for zone in words}
-        due = {
-            zone: word for zone, word in words.items() if self._is_due(self._told.get(zone), word, health[zone], last=last)
-        }
-        if due:
-            async with trio.open_nursery() as nursery:
-                for zone, word in due.items():
-                    nursery.start_soon(self._tell, zone, word, health[zone])
+        async with trio.open_nursery() as nursery:
+            for zone, word in words.items():
+                health = self.health(zone)
+                match self._due(self._told.get(zone), word, health.problems, last=last):
+                    case _Due.STILL:
+                        nursery.start_soon(self._send, zone, self._told[zone])
+                    case _Due.CHANGES:
+                        nursery.start_soon(self._tell, zone, word, health)
 
     async def _tell(self, zone: str, word: _Word, health: NodeHealth) -> None:
-        """Tell one store. An error of this node's own, as of a disk that fails, is no reason to wait longer than usual."""
-        name, has_failed = await self.object_name(), False
+        """Tell one store what has changed."""
         data = await trio.to_thread.run_sync(encoded, structs.replace(word.report, health=health))
+        told, refreshes, now = self._told.get(zone), 1, trio.current_time()
+        if told is not None and told.word.material == word.material:
+            refreshes = min(2 * told.refreshes, REFRESHES_UNCHANGED)
+        await self._send(zone, _Told(word, health.problems, data, now, now, refreshes))
+
+    async def _send(self, zone: str, told: _Told) -> None:
+        """Send one store a message. An error of this node's own, as of a disk that fails, is no reason to wait longer."""
+        name, has_failed = await self.object_name(), False
         try:
-            await self.stores[zone].tell(name, data)
+            await self.stores[zone].tell(name, told.data)
         except HoldfastError as problem:
             _log.info("%s: what this node holds can't be told: %s", zone, problem)
             has_failed = True
         except OSError as problem:
             _log.info("%s: what this node holds can't be told now: %s", zone, problem)
             return
-        self._told[zone] = _Told(word, health.problems, trio.current_time(), has_failed)
+        self._told[zone] = replace(told, sent_at=trio.current_time(), has_failed=has_failed)
 
     async def _current_word(self, zone: str) -> _Word:
         """Return what there is to tell now. It is worked out only where something has changed."""
@@ -152,19 +185,23 @@ class Publishing:
             self._words[zone] = word
         return word
 
-    def _is_due(self, told: _Told | None, word: _Word, health: NodeHealth, *, last: bool) -> bool:
-        """Say whether the store is to be told. After a failure it is told later, as it may be down for long."""
+    def _due(self, told: _Told | None, word: _Word, problems: list[str], *, last: bool) -> _Due:
+        """Return what the store is to be told. After a failure it is told later, as it may be down for long."""
         if told is None:
-            return bool(word.report.queries or word.report.standbys)
-        age = trio.current_time() - told.at
+            return _Due.CHANGES if word.report.queries or word.report.standbys else _Due.NOTHING
+        age, refresh_seconds = trio.current_time() - told.made_at, self.section.refresh_seconds
+        since_sent = trio.current_time() - told.sent_at
         if told.has_failed:
-            return not last and age >= self.section.refresh_seconds
-        if word.material != told.word.material:
-            return True
-        if word.report != told.word.report or health.problems != told.problems:
-            return last or age >= self.section.refresh_seconds
+            return _Due.CHANGES if not last and since_sent >= refresh_seconds else _Due.NOTHING
+        refreshes = REFRESHES_UNCHANGED
+        if problems != told.problems:
+            refreshes = 0 if last else 1
+        elif word.report != told.word.report:
+            refreshes = 0 if last else told.refreshes
+        if word.material != told.word.material or age >= refreshes * refresh_seconds:
+            return _Due.CHANGES
         refreshes = REFRESHES_OF_STANDBYS if word.report.standbys else REFRESHES_UNCHANGED
-        return age >= refreshes * self.section.refresh_seconds
+        return _Due.STILL if since_sent >= refreshes * refresh_seconds else _Due.NOTHING
 
     def _report(
         self,
@@ -178,6 +215,7 @@ class Publishing:
         if of_zone.dropped:
             _log.info("%s: %d state stores that a report can't have are left out", zone, of_zone.dropped)
         return NodeReport(
+            revision=REVISION,
             node=identity.node,
             hosts=list(identity.hosts),
             cores=identity.cores,

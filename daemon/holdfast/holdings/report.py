@@ -3,6 +3,9 @@
 Gzip over JSON, one object a node in each store: ``.holdfast/nodes/<node>.<part of the store directory's id>``. Whoever may
 write to a bucket may put anything there; so sizes, counts, numbers and names have bounds, and what is beyond them is no
 report. A report can be wrong, and then costs fetches; nothing in it is ever executed, opened or shown without escapes.
+
+Versions of Holdfast run side by side while nodes are upgraded one after the other. So a reader ignores fields of objects,
+and further elements of arrays, that it does not know, and what it misses in an older report has a default.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ from holdfast.config import HOST_NAME, MOST_STANDBYS, NODE_NAME
 from holdfast.holdings.held_stores import HeldStore, Place
 
 FORMAT = 1
+"""The format. Another one is refused: it is raised for what an earlier reader would misunderstand, and for nothing else."""
+REVISION = 1
+"""The number of the last addition to the format. A reader ignores additions that it does not know."""
 DIRECTORY = "nodes"
 """The directory of the reports, below ``.holdfast/``."""
 LARGEST_BYTES = 2 * 2**20
@@ -75,12 +81,14 @@ class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     """A node's report of what it holds of one store. ``hosts`` are the names and addresses by which others know the node.
 
-    ``cores`` is the number of its cores, ``rack`` the name of what fails together with it ("": not known), ``standbys`` the
-    number of standby copies for which it is configured (0: it keeps none). ``health``, ``rack`` and ``standbys`` are missing
-    in reports of earlier versions.
+    ``revision`` is the newest addition to the format that its writer knows, 0 before they were counted. ``cores`` is the
+    number of its cores, ``rack`` the name of what fails together with it ("": not known), ``standbys`` the number of standby
+    copies for which it is configured (0: it keeps none). In reports of revision 0 ``health``, ``rack`` and ``standbys`` may
+    be missing.
     """
 
     format: int = FORMAT
+    revision: Annotated[int, msgspec.Meta(ge=0, le=_INT)] = 0
     node: Annotated[str, msgspec.Meta(max_length=128)]
     hosts: Annotated[list[Annotated[str, msgspec.Meta(pattern=HOST_NAME)]], msgspec.Meta(max_length=64)] = []
     cores: Annotated[int, msgspec.Meta(ge=0, le=65_536)] = 0

@@ -63,7 +63,7 @@ export const nodes = {
           const found = await ask("holdings", { all_nodes: 1 });
           now = Date.now() / 1000;
           list.fill(byNode(found.nodes));
-          say(note, [...found.problems, "A node appears here once it holds state of a query. It reports changes within a minute, and otherwise every ten minutes."].join(" "));
+          say(note, [...found.problems, "A node appears here once it holds state of a query. It reports within seconds that state has come or gone, within a minute what is wrong, and versions every ten minutes."].join(" "));
         } catch (problem) {
           if (!(problem instanceof Refusal)) throw problem;
           say(note, problem.message);
