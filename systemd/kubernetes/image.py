@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pinned_packages import selected
@@ -51,8 +51,8 @@ def make_root(package: Path, root: Path, system: Path | None) -> None:
     _run("chroot", root, "/usr/lib/holdfast/bin/python3", "-m", "compileall", "-q", "/usr/lib/holdfast/lib")
 
 
-def write_image(root: Path, out: Path, name: str) -> None:
-    """Write the files in ``root`` as an image of one layer, in the form of ``docker save``."""
+def write_image(root: Path, out: Path, name: str, command: Sequence[str] = ("holdfast", "--help")) -> None:
+    """Write the files in ``root`` as an image of one layer, in the form of ``docker save``; it starts ``command``."""
     with tempfile.NamedTemporaryFile(dir=out.parent) as layer:
         _run("tar", "-C", root, "--numeric-owner", "--sort=name", "-cf", layer.name, ".")
         with open(layer.name, "rb") as stream:
@@ -61,7 +61,7 @@ def write_image(root: Path, out: Path, name: str) -> None:
             {
                 "architecture": _ARCHITECTURES[platform.machine()],
                 "os": "linux",
-                "config": {"Env": [_PATH, "LANG=C.UTF-8"], "Cmd": ["holdfast", "--help"]},
+                "config": {"Env": [_PATH, "LANG=C.UTF-8"], "Cmd": list(command)},
                 "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
             }
         ).encode()

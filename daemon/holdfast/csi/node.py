@@ -71,12 +71,13 @@ class Node:
         for volume in self._records.all():
             with suppress(CallError), self._alone(volume.target):
                 if self._records.get(volume.target) == volume and _is_stale(volume, mount):
-                    _clear(volume.target)
-                    bind(mount, volume)
+                    reaches_containers = _cover(mount, volume)
                     _log.warning(
-                        "%s: its mount was gone, and it is bound to the new one: containers that have begun before see the "
-                        "old one, unless their volumeMounts have mountPropagation: HostToContainer",
+                        "%s: its mount was gone, and it is bound to the new one; containers that have begun before see %s",
                         volume.name,
+                        "that if their volumeMounts have mountPropagation: HostToContainer"
+                        if reaches_containers
+                        else "the old one",
                     )
 
     def _capabilities(self, _: Any) -> Any:
@@ -198,6 +199,21 @@ def _is_stale(volume: Volume, mount: Mount) -> bool:
     """Say whether a volume's target has another Holdfast's mount, one that has ended or is about to."""
     bound = mounts.mounted_on(volume.target)
     return bound is not None and bound.is_holdfast and bound.device != mount.device
+
+
+def _cover(mount: Mount, volume: Volume) -> bool:
+    """Bind a volume again, and say whether containers that run may see it. Raises ``CallError``.
+
+    A container has a copy of the old mount, not of the directory below that: what is mounted on the old one reaches it. The
+    kernel refuses that where somebody has looked for the volume's directory from above in the dead mount, and not found it.
+    """
+    try:
+        bind(mount, volume)
+    except CallError:
+        _clear(volume.target)
+        bind(mount, volume)
+        return False
+    return True
 
 
 def _clear(target: str) -> None:

@@ -1,4 +1,4 @@
-"""A ``holdfast-csi`` in a process of its own, and kubelet's side of its socket."""
+"""``holdfast-csi`` in a process of its own, and kubelet's side of its socket."""
 
 from __future__ import annotations
 
@@ -25,30 +25,21 @@ _SERVICES = {
 }
 
 
-class CsiDriver:
-    """The driver of ``node``, with a directory of kubelet's, whose path is short enough for sockets."""
+class CsiCalls:
+    """What kubelet, whose directory is ``kubelet``, asks the driver. The path is short enough for sockets."""
 
-    def __init__(self, node: Node, kubelet: Path) -> None:
+    def __init__(self, kubelet: Path) -> None:
         self.kubelet = kubelet
-        self.socket = self.kubelet / "plugins/holdfast.csi/csi.sock"
-        self.log = node.directory / "csi.log"
-        self._mountpoint, self._control = node.mountpoint, node.socket
-        (self.kubelet / "plugins_registry").mkdir(parents=True, exist_ok=True)
+        self.socket = kubelet / "plugins/holdfast.csi/csi.sock"
+        (kubelet / "plugins_registry").mkdir(parents=True, exist_ok=True)
 
-    @contextmanager
-    def running(self, *options: str) -> Iterator[CsiDriver]:
-        """Run it until the block ends."""
-        command = [sys.executable, "-c", "from holdfast.csi import run; run()", "--node", "a-node"]
-        command += ["--mountpoint", str(self._mountpoint), "--kubelet", str(self.kubelet)]
-        command += ["--socket", str(self._control), *options]
-        with self.log.open("ab") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
-            try:
-                wait_until(lambda: process.poll() is not None or self._answers())
-                assert process.poll() is None, self.log.read_text()
-                yield self
-            finally:
-                process.terminate()
-                assert process.wait(_ANSWER_SECONDS) == 0, self.log.read_text()
+    def answers(self) -> bool:
+        """Say whether there is a driver."""
+        try:
+            self.call("Probe")
+        except grpc.RpcError:
+            return False
+        return True
 
     def target(self, name: str, pod: str = "pod-1") -> Path:
         """Return the place for a pod's volume."""
@@ -84,12 +75,29 @@ class CsiDriver:
             )
             return asking(GetMessageClass(described.input_type)(**fields), timeout=_ANSWER_SECONDS)
 
-    def _answers(self) -> bool:
-        try:
-            self.call("Probe")
-        except grpc.RpcError:
-            return False
-        return True
+
+class CsiDriver(CsiCalls):
+    """The driver of ``node``, as a process of the test's."""
+
+    def __init__(self, node: Node, kubelet: Path) -> None:
+        super().__init__(kubelet)
+        self.log = node.directory / "csi.log"
+        self._mountpoint, self._control = node.mountpoint, node.socket
+
+    @contextmanager
+    def running(self, *options: str) -> Iterator[CsiDriver]:
+        """Run it until the block ends."""
+        command = [sys.executable, "-c", "from holdfast.csi import run; run()", "--node", "a-node"]
+        command += ["--mountpoint", str(self._mountpoint), "--kubelet", str(self.kubelet)]
+        command += ["--socket", str(self._control), *options]
+        with self.log.open("ab") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+            try:
+                wait_until(lambda: process.poll() is not None or self.answers())
+                assert process.poll() is None, self.log.read_text()
+                yield self
+            finally:
+                process.terminate()
+                assert process.wait(_ANSWER_SECONDS) == 0, self.log.read_text()
 
 
 def refusal(problem: BaseException) -> tuple[str, str]:
