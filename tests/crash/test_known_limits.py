@@ -69,6 +69,27 @@ def test_a_write_after_a_look_at_the_attributes_waits_for_a_daemon_once_and_is_n
     assert path.read_bytes() == (remote_files / "file").read_bytes() == b"before, after, and again"
 
 
+@pytest.mark.promise("takeover")
+def test_a_child_that_closes_what_it_has_inherited_waits_for_the_next_daemon(make_node: NodeFactory) -> None:
+    """The kernel waits in each close(2) of a file that its close may send, because it can't know which is the writer's."""
+    node = supervised(make_node)
+    path = node.checkpoints / "file"
+    path.write_bytes(b"content")
+    with path.open("r+b", buffering=0) as file:
+        command = [sys.executable, "-c", f"import os; input(); os.close({file.fileno()}); print('closed')"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, pass_fds=[file.fileno()], stdin=pipe, stdout=pipe) as child:
+            assert child.stdin is not None
+            with no_daemon(node):
+                child.stdin.write(b"now\n")
+                child.stdin.close()
+                wait_until(lambda: b"request_wait_answer" in Path(f"/proc/{child.pid}/stack").read_bytes())
+                assert file.read() == b"content"
+            assert child.stdout is not None
+            assert child.stdout.read() == b"closed\n"
+        assert child.returncode == 0
+
+
 @pytest.mark.promise("takeover-losses")
 def test_what_was_removed_is_gone_after_a_takeover_and_never_something_new(make_node: NodeFactory) -> None:
     node = supervised(make_node)

@@ -165,6 +165,28 @@ def test_the_command_shows_a_line_for_each_operator(nodes: tuple[Node, Node]) ->
     assert line[:7] == ["a", str(b.checkpoints / "team/q"), "0", "2", "3", "2.0", "KiB"]
     found: dict[str, Any] = json.loads(command(b.checkpoints, "--all-nodes", "--json"))
     assert [node["node"] for node in found["nodes"]] == ["b", "a"]
+    write_state(b, 7, 1)
+    wait_until(lambda: len(of(a, "b")) == 1)
+    shares = {"a": 100, "b": 49}  # 2,030 and 1,010 bytes
+    preferred = json.loads(command(b.checkpoints, "--affinity"))["nodeAffinity"]
+    assert preferred == {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "weight": weight,
+                "preference": {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]},
+            }
+            for name, weight in shares.items()
+        ]
+    }
+    assert command(b.checkpoints / "other", "--affinity").split() == [
+        "{",
+        '"nodeAffinity":',
+        "{",
+        '"preferredDuringSchedulingIgnoredDuringExecution":',
+        "[]",
+        "}",
+        "}",
+    ]
 
 
 def test_the_public_socket_tells_nothing_of_it(nodes: tuple[Node, Node]) -> None:

@@ -82,6 +82,8 @@ def test_the_pods_have_the_rights_that_the_page_names_and_the_daemon_starts_with
     assert "privileged" not in keeper["containers"][0]["securityContext"]
     assert [volume["hostPath"]["path"] for volume in keeper["volumes"]] == ["/run/holdfast"]
     environment = {each["name"]: each.get("value", "a-node") for each in daemon["containers"][0]["env"]}
+    (driver,) = (each for each in objects if each["kind"] == "CSIDriver")
+    assert driver["metadata"]["labels"]["security.openshift.io/csi-ephemeral-volume-profile"] == "restricted"
     (data,) = (each["data"] for each in objects if each["kind"] == "ConfigMap")
     file = tmp_path / "holdfast.toml"
     file.write_text(data["holdfast.toml"])

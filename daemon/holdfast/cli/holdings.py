@@ -2,32 +2,61 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute
-from holdfast.cli.output import moment, print_found, say, size
+from holdfast.cli.output import moment, print_found, print_json, say, size, warn
 from holdfast.cli.progress import waiting
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import HeldQueryInfo, HoldingsInfo, HoldingsReply
+
+_HIGHEST_WEIGHT = 100
+"""The bound of Kubernetes for the weight of a preference; 1 is the lowest."""
 
 
 def holdings(
     path: Annotated[str | None, typer.Argument(metavar="[PATH]", help="Only queries at or below this directory.")] = None,
     all_nodes: Annotated[bool, typer.Option("--all-nodes", help="What the other nodes have told the stores, too.")] = False,
+    affinity: Annotated[
+        bool, typer.Option("--affinity", help="Print a node affinity for pods: the nodes by what they hold, as JSON.")
+    ] = False,
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
     """Show which state of which query this node holds: a line for each query and operator."""
     with ControlClient(socket) as daemon, waiting("asking the stores", as_json=as_json):
-        found = daemon.holdings(absolute(path) if path else None, all_nodes=all_nodes)
+        found = daemon.holdings(absolute(path) if path else None, all_nodes=all_nodes or affinity)
+    if affinity:
+        print_json({"nodeAffinity": _affinity(found)})
+        for problem in found.problems:
+            warn(problem)
+        return
     columns = ("node", "query", "operator", "partitions", "newest version", "bytes", "as of")
     print_found(found, columns, _rows(found), "no state is held", as_json=as_json)
     if not as_json:
         for problem in found.problems:
             say(problem)
+
+
+def _affinity(found: HoldingsReply) -> dict[str, Any]:
+    """Return a NodeAffinity of Kubernetes that prefers nodes by their share of what the one that holds most has."""
+    held: Counter[str] = Counter()
+    for node in found.nodes:
+        if not node.draining:
+            held[node.node] += sum(store.size_bytes for query in node.queries for store in query.stores)
+    holders = [(name, size_bytes) for name, size_bytes in held.most_common() if size_bytes]
+    preferred = [
+        {
+            "weight": max(1, _HIGHEST_WEIGHT * size_bytes // holders[0][1]),
+            "preference": {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]},
+        }
+        for name, size_bytes in holders
+    ]
+    return {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
 
 
 def _rows(found: HoldingsReply) -> Iterator[tuple[str, ...]]:
