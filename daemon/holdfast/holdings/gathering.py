@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -104,7 +104,8 @@ class Gathering:
     async def neighbours(self, zone: str) -> Neighbourhood:
         """Return the reports of this node's neighbours on the ring of ``zone``. Raises ``HoldfastError``.
 
-        The store is asked at most every other ``refresh_seconds`` for each thousand nodes, however often this is called.
+        What can't be read again is as it was the last time, or missing. The store is asked at most every other
+        ``refresh_seconds`` for each thousand nodes, however often this is called.
         """
         known = self._neighbours.get(zone)
         if known is not None and trio.current_time() < known.asked + known.good_seconds:
@@ -113,7 +114,8 @@ class Gathering:
         infos = await self._alive(zone)
         ring = Ring({own.name, *infos})
         found: dict[str, Told] = {}
-        await self._read_changed(zone, [infos[name] for name in ring.neighbours(own.name)], found)
+        for problem in await self._read_changed(zone, [infos[name] for name in ring.neighbours(own.name)], found):
+            _log.info("%s: what a neighbour holds can't be read now: %s", zone, problem)
         self._forget(zone, infos)
         found[own.name] = own
         pages = -(-len(ring) // _NAMES_A_PAGE)
@@ -139,20 +141,18 @@ class Gathering:
             gathered.problems.append(problem)
 
     async def _gather_others(self, zone: str, found: dict[str, Told]) -> None:
-        """Put what the other nodes have told into ``found``: at first what is known of each, then what it has told since."""
+        """Put what the other nodes have told into ``found``. Raises the first problem at the end."""
         infos = await self._alive(zone)
         infos.pop(_name(await self.publishing.object_name()), None)
-        for name, info in infos.items():
-            known = self._read.get((zone, info.key))
-            if known is not None and known[1] is not None:
-                found[name] = _told(zone, info, known[1])
-        await self._read_changed(zone, infos.values(), found)
+        problems = await self._read_changed(zone, infos.values(), found)
         self._forget(zone, infos)
+        if problems:
+            raise problems[0]
 
-    async def _read_changed(self, zone: str, infos: Iterable[ObjectInfo], found: dict[str, Told]) -> None:
-        """Read what has changed since it was read last, all at once, and put everything into ``found``.
+    async def _read_changed(self, zone: str, infos: Collection[ObjectInfo], found: dict[str, Told]) -> list[HoldfastError]:
+        """Put these reports into ``found``: at first as they are known, then, all at once, those that have changed since.
 
-        One that can't be read takes none of the others away, but is raised at the end: the store does not work.
+        Returns what kept one from being read; it takes none of the others away.
         """
         access = self.stores[zone]
         problems: list[HoldfastError] = []
@@ -168,11 +168,14 @@ class Gathering:
             else:
                 found.pop(_name(info.key), None)
 
+        for info in infos:
+            _, report = self._read.get((zone, info.key), ("", None))
+            if report is not None:
+                found[_name(info.key)] = _told(zone, info, report)
         async with trio.open_nursery() as nursery:
             for info in infos:
                 nursery.start_soon(read, info)
-        if problems:
-            raise problems[0]
+        return problems
 
     async def _alive(self, zone: str) -> dict[str, ObjectInfo]:
         """Ask for the objects of ``zone``; return those that are new and small enough by name, the newest first."""

@@ -28,9 +28,9 @@ ZONE = "checkpoints"
 LOCATION = b"team/flights"
 HEALTH = NodeHealth(version="0.1.0", data_mode="passthrough", cached_bytes=10**11, free_bytes=10**12)
 _CAPABILITIES = Capabilities(conditional_create=True, atomic=True, metadata=True, versions=True)
-_LISTED_BYTES = 345
+LISTED_BYTES = 345
 """The size of an entry in an S3 server's listing: XML with key, time, etag, size, class and owner."""
-_NAMES_A_PAGE = 1000
+NAMES_A_PAGE = 1000
 
 
 class Shelf(RemoteAccess):
@@ -65,7 +65,7 @@ class Shelf(RemoteAccess):
         assert not retry
         await trio.lowlevel.checkpoint()
         found = {key.rpartition("/")[2]: info for key, (info, _) in self.objects.items() if key.startswith(prefix + "/")}
-        self._count("LIST", len(found) * _LISTED_BYTES, max(1, -(-len(found) // _NAMES_A_PAGE)))
+        self._count("LIST", len(found) * LISTED_BYTES, max(1, -(-len(found) // NAMES_A_PAGE)))
         return DirectoryListing(found, frozenset(), exists=True)
 
     async def small_object(self, info: ObjectInfo) -> bytes:
