@@ -77,7 +77,7 @@ def by_arithmetic(nodes: int, *, ring: bool) -> Cost:
     """
     pages = -(-nodes // NAMES_A_PAGE)
     rounds = 30 / pages if ring else 30.0
-    reports = min(nodes - 1, 2 * SPAN - 1) * 6 if ring else (nodes - 1) * 30
+    reports = min(nodes - 1, 2 * SPAN) * 6 if ring else (nodes - 1) * 30
     size = report_bytes(nodes)
     requests = {"PUT": 30.0 if ring else 60.0, "LIST": rounds * pages, "GET": float(reports)}
     return Cost(

@@ -1,9 +1,9 @@
 """The ring of nodes: whose reports a node reads to find out what it may keep copies of, however many nodes there are. Pure.
 
 The nodes lie on a ring, in the order of a hash of their names. Only the ``SPAN`` nodes after a node may keep copies of what
-it holds. To find its part of them, a node needs to know what the ``SPAN`` nodes before it hold, and of the others that may
-keep copies of it, whether they do: the reports of fewer than twice ``SPAN`` nodes. A node that comes or goes changes this
-for its neighbours on the ring, and for nobody else.
+it holds. To find its part of them, a node needs to know what the ``SPAN`` nodes before it hold, and whether the others that
+may keep copies of it do: they are among these, or among the ``SPAN`` nodes after it, which keep copies of what it holds
+itself. A node that comes or goes changes this for its neighbours on the ring, and for nobody else.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Ring:
         return self._around(name, range(-1, -SPAN - 1, -1))
 
     def neighbours(self, name: str) -> set[str]:
-        """Return the nodes whose reports ``name`` has to read: those before it, and whoever else is after one of them."""
-        return {*self.before(name), *self._around(name, range(1, SPAN))}
+        """Return the nodes whose reports ``name`` has to read."""
+        return {*self.before(name), *self.after(name)}
 
     def _around(self, name: str, steps: range) -> list[str]:
         place = (_place(name), name)
