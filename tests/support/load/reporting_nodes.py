@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import cast
+from unittest import mock
 
 import trio
 
@@ -31,6 +33,18 @@ _CAPABILITIES = Capabilities(conditional_create=True, atomic=True, metadata=True
 LISTED_BYTES = 345
 """The size of an entry in an S3 server's listing: XML with key, time, etag, size, class and owner."""
 NAMES_A_PAGE = 1000
+
+
+@contextmanager
+def without_threads() -> Iterator[None]:
+    """Run in the event loop what otherwise runs in threads, so that an autojump clock does not go on meanwhile."""
+
+    async def run_sync(function: Callable[..., object], *arguments: object) -> object:
+        await trio.lowlevel.checkpoint()
+        return function(*arguments)
+
+    with mock.patch.object(trio.to_thread, "run_sync", run_sync):
+        yield
 
 
 class Shelf(RemoteAccess):

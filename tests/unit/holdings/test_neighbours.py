@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import trio
 import trio.testing
@@ -10,7 +12,7 @@ from holdfast.config import HoldingsSection
 from holdfast.errors import RemoteUnavailableError
 from holdfast.holdings.report import DIRECTORY, NodeReport, QueryState, Standing, StoreState, encoded
 from holdfast.holdings.ring import SPAN, Ring
-from tests.support.load.reporting_nodes import ZONE, ReportingNode, Shelf
+from tests.support.load.reporting_nodes import ZONE, ReportingNode, Shelf, without_threads
 
 SECTION = HoldingsSection()
 PAGE_SECONDS = 2 * SECTION.refresh_seconds
@@ -19,6 +21,12 @@ PAGE_SECONDS = 2 * SECTION.refresh_seconds
 @pytest.fixture
 def shelf() -> Shelf:
     return Shelf()
+
+
+@pytest.fixture
+def threadless() -> Iterator[None]:
+    with without_threads():
+        yield
 
 
 def report(node: str, partition: int, version: int = 1) -> bytes:
@@ -105,9 +113,9 @@ async def test_what_cannot_be_read_again_is_shown_as_it_was(shelf: Shelf) -> Non
 
 
 async def test_versions_are_told_ever_more_rarely_until_a_store_comes(
-    shelf: Shelf, mock_clock: trio.testing.MockClock
+    shelf: Shelf, threadless: None, autojump_clock: trio.testing.MockClock
 ) -> None:
-    mock_clock.autojump_threshold = 0.01  # not while a thread encodes a report
+    del threadless, autojump_clock
     node = ReportingNode("me", shelf, SECTION)
     times: list[int] = []
     with trio.move_on_after(3650):
@@ -123,9 +131,9 @@ async def test_versions_are_told_ever_more_rarely_until_a_store_comes(
 
 
 async def test_a_standby_says_every_other_minute_that_it_is_there_with_bytes_that_nobody_reads_again(
-    shelf: Shelf, mock_clock: trio.testing.MockClock
+    shelf: Shelf, threadless: None, autojump_clock: trio.testing.MockClock
 ) -> None:
-    mock_clock.autojump_threshold = 0.01
+    del threadless, autojump_clock
     node = ReportingNode("me", shelf, SECTION)
     node.held.hold(1, version=1)
     node.publishing.stand_by(ZONE, Standing(copies=1))
