@@ -6,7 +6,10 @@ import errno
 import os
 import shutil
 import threading
+import time
 import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -318,6 +321,36 @@ def test_a_store_that_is_away(make_s3_node: S3NodeFactory, place: S3Server, prox
     proxy.up()
     assert (reader.checkpoints / "job/missing").read_bytes() == b"missing"
     reader.wait_event("remote-up", store="checkpoints")
+
+
+@pytest.mark.promise("store-away")
+@pytest.mark.parametrize("change", ["create", "rename", "mkdir", "stat"])
+def test_those_who_wait_for_one_directory_hear_of_an_outage_together(
+    make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy, change: str
+) -> None:
+    """Changes wait for the directory's lock in the kernel: each comes to the daemon when the one before has failed."""
+    deadline_seconds, callers = 5.0, 5
+    node = make_s3_node(place.through(proxy.endpoint), remote__retry_deadline_seconds=deadline_seconds).start()
+    directory = node.checkpoints / "job"
+    directory.mkdir()
+    for number in range(callers):
+        (directory / f".{number}.tmp").write_bytes(b"new")
+    proxy.down()
+    changes: dict[str, Callable[[int], object]] = {
+        "create": lambda number: (directory / f"created-{number}").open("xb"),
+        "rename": lambda number: (directory / f".{number}.tmp").rename(directory / f"renamed-{number}"),
+        "mkdir": lambda number: (directory / f"made-{number}").mkdir(),
+        "stat": lambda number: (directory / f"absent-{number}").stat(),
+    }
+
+    def fail(number: int) -> None:
+        with pytest.raises(OSError, match="Input/output"):
+            changes[change](number)
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(callers) as pool:
+        list(pool.map(fail, range(callers)))
+    assert time.monotonic() - began < 2 * deadline_seconds, "one after the other takes five times the deadline"
 
 
 def test_a_file_that_can_not_be_checked_is_served_as_it_was_last_seen(

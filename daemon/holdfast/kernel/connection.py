@@ -92,6 +92,7 @@ class Connection:
             raise TakeoverError(probe.takeover_forecast(self._machine))
         add |= InitFlag.DROP_PRIVILEGES  # or each write would cost a GETXATTR
         add |= InitFlag.EXPLICIT_INVALIDATE  # or a read after a write would ask for the attributes, and for the data again
+        add |= InitFlag.PARALLEL_DIRECTORY_REQUESTS  # or lookups of one directory would wait for a store one after the other
         if self._forecast == probe.PASSTHROUGH:
             add |= InitFlag.PASSTHROUGH
         exchange = Exchange.read(keep) if takeover and keep else None

@@ -26,6 +26,8 @@ class InitFlag(enum.IntFlag):
     AUTO_INVALIDATE = 1 << 12
     """The kernel drops a file's pages when it sees another mtime, also that of its own write. libfuse asks for this."""
     READDIRPLUS_WHEN_USED = 1 << 14
+    PARALLEL_DIRECTORY_REQUESTS = 1 << 18
+    """FUSE_PARALLEL_DIROPS: the kernel sends lookups and listings of one directory side by side, not one after the other."""
     EXPLICIT_INVALIDATE = 1 << 25
     """The kernel drops pages, and cached listings, only when it is told to: by the reply to an open or by a notification."""
     DROP_PRIVILEGES = 1 << 28

@@ -20,6 +20,7 @@ from holdfast.session import SessionTables
 from holdfast.store import StoreDirectory
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import Deletions, ListingCache, Ownership, Remote, RemoteAccess
+from holdfast.transfer.queued_callers import QueuedCallers
 from holdfast.zones import Fallbacks, ZoneMap
 
 _log = logging.getLogger("holdfast")
@@ -94,6 +95,7 @@ def _remote(
         events=events,
         counters=counters,
         clock=time.time,
+        queued=QueuedCallers(),
     )
     access.limit(section.upload_bytes_per_second, section.download_bytes_per_second, section.requests_per_second)
     skip = len(name) + 1

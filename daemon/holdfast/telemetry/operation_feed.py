@@ -31,6 +31,8 @@ _NS_PER_MS = 1e6
 class Notes:
     """Notes on one operation below the file system: a miss, bytes fetched, what it waited for."""
 
+    thread: int = 0
+    """The thread that asks for it, by its number in the daemon's namespace; 0: unknown."""
     is_miss: bool = False
     fetched_bytes: int = 0
     store_requests: int = 0

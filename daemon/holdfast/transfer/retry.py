@@ -13,6 +13,7 @@ from typing import TypeVar
 import trio
 
 from holdfast.errors import HoldfastError, RemoteError, RemoteUnavailableError
+from holdfast.transfer.queued_callers import QueuedCallers
 
 _T = TypeVar("_T")
 
@@ -22,22 +23,39 @@ _DOUBLINGS = 10
 
 
 class Retry:
-    """The tries of one operation, which begins now. ``failures`` counts those that failed and were followed by another."""
+    """The tries of one operation, which begins now. ``failures`` counts those that failed and were followed by another.
 
-    def __init__(self, deadline_seconds: float, jitter: random.Random) -> None:
+    With ``queued``, the operation of ``thread`` began when that thread began to wait in the kernel behind others.
+    """
+
+    def __init__(
+        self, deadline_seconds: float, jitter: random.Random, queued: QueuedCallers | None = None, thread: int = 0
+    ) -> None:
         self.failures = 0
         self._deadline_seconds = deadline_seconds
-        self._deadline = trio.current_time() + deadline_seconds
+        self._deadline = (trio.current_time() if queued is None else queued.began(thread)) + deadline_seconds
         self._jitter = jitter
+        self._queued = queued
+        self._thread = thread
 
     async def run(self, function: Callable[[], Awaitable[_T]]) -> _T:
-        """Await ``function`` until it succeeds. Raises its first final error, or at the deadline as ``next_try`` does."""
+        """Await ``function`` until it succeeds. Raises its first final error, or at the deadline as ``next_try`` does.
+
+        If the deadline passed in the kernel, ``function`` is not called: those behind would wait for it too.
+        """
+        if trio.current_time() > self._deadline:
+            self._end()
+            raise RemoteUnavailableError(
+                f"no answer to those whom this operation has waited for; gave up after {self._deadline_seconds:g} s"
+            )
         while True:
             try:
                 return await function()
             except HoldfastError as problem:
                 if not problem.transient:
                     raise
+                if self._queued is not None:
+                    await self._queued.look()
                 begins = self.next_try(problem)
             await trio.sleep_until(begins)
 
@@ -49,9 +67,14 @@ class Retry:
         bound: float = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(self.failures, _DOUBLINGS))
         begins = trio.current_time() + bound * self._jitter.uniform(0.5, 1.0)
         if begins > self._deadline:
+            self._end()
             raise RemoteUnavailableError(
                 f"{problem}; gave up after {self._deadline_seconds:g} s and {self.failures + 1} tries",
                 of_store=not isinstance(problem, RemoteError) or problem.of_store,
             ) from None
         self.failures += 1
         return begins
+
+    def _end(self) -> None:
+        if self._queued is not None:
+            self._queued.told(self._thread)

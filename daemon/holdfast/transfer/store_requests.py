@@ -20,6 +20,7 @@ from holdfast.telemetry import OBSERVED, Counters, EventLog
 from holdfast.transfer.fair_slots import FairSlots
 from holdfast.transfer.library_calls import LibraryCalls
 from holdfast.transfer.pace import Pace
+from holdfast.transfer.queued_callers import QueuedCallers
 from holdfast.transfer.request_times import RequestTimes
 from holdfast.transfer.retry import Retry
 
@@ -55,7 +56,9 @@ class RemoteAccess:
         events: EventLog,
         counters: Counters,
         clock: Callable[[], float],
+        queued: QueuedCallers | None = None,
     ) -> None:
+        """``queued`` tells how long those have waited already who come while the store does not answer."""
         self.name = name
         self.store = store
         self.health = Health()
@@ -73,6 +76,7 @@ class RemoteAccess:
         self._counters = counters
         self._clock = clock
         self._random = random.Random()
+        self._queued = queued
         self._is_asking = False
         self._vouched_until = -math.inf
         """The trio time until which the store counts as working, whatever it refuses for one object."""
@@ -165,8 +169,11 @@ class RemoteAccess:
         await self._with_retries("PRUNE", self._questions, self.store.prune, prefix)
 
     def retry(self) -> Retry:
-        """Return the retries of an operation on this store that begins now."""
-        return Retry(self._deadline_seconds, self._random)
+        """Return the retries of an operation on this store, for the request that the running task carries out."""
+        notes = OBSERVED.get()
+        if self.health.up or notes is None:
+            return Retry(self._deadline_seconds, self._random, self._queued)
+        return Retry(self._deadline_seconds, self._random, self._queued, notes.thread)
 
     async def _with_retries(
         self, kind: str, slots: FairSlots, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs

@@ -159,7 +159,7 @@ def native(tmp_path: Path) -> Iterator[Scripted]:
 
 def test_passthrough_is_asked_for_with_what_makes_it_cheap(native: Scripted) -> None:
     Connection(FIT, passthrough=True, native=native).prepare(Path("/nowhere/init"))
-    always = InitFlag.DROP_PRIVILEGES | InitFlag.EXPLICIT_INVALIDATE
+    always = InitFlag.DROP_PRIVILEGES | InitFlag.EXPLICIT_INVALIDATE | InitFlag.PARALLEL_DIRECTORY_REQUESTS
     assert native.configured == (always | InitFlag.PASSTHROUGH, b"/nowhere/init", False)
     Connection(FIT, passthrough=False, native=native).prepare(None)
     assert native.configured == (always, b"", False)

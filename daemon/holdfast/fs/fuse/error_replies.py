@@ -46,7 +46,8 @@ def replies(
     @wraps(method)
     async def replying(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         began, observer = time.perf_counter_ns(), self.observer
-        zone, caller, notes = observer.zone_of(args[0]), observer.caller(), Notes()
+        zone, caller = observer.zone_of(args[0]), observer.caller()
+        notes = Notes(caller[0])
         watch = observer.watch(operation, args, notes)
         number, result = 0, None
         OBSERVED.set(notes)
