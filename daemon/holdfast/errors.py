@@ -270,6 +270,10 @@ class RemoteRefusedError(RemoteError, code="remote-refused"):
     """The store refuses: credentials, rights, a bucket that does not exist."""
 
 
+class CredentialsExpiredError(RemoteRefusedError, code="credentials-expired"):
+    """The store refuses a token whose time is over."""
+
+
 # --- what others have written ------------------------------------------------------------------------------------
 
 

@@ -323,7 +323,7 @@ def test_a_store_that_is_away(make_s3_node: S3NodeFactory, place: S3Server, prox
     reader.wait_event("remote-up", store="checkpoints")
 
 
-@pytest.mark.promise("store-away")
+@pytest.mark.promise("away-together")
 @pytest.mark.parametrize("change", ["create", "rename", "mkdir", "stat"])
 def test_those_who_wait_for_one_directory_hear_of_an_outage_together(
     make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy, change: str

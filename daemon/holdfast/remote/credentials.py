@@ -1,7 +1,8 @@
-"""S3 credentials from the configuration files of the AWS tools.
+"""S3 credentials from the configuration files of the AWS tools, and whether a store's credentials are ever renewed.
 
 obstore itself supports the environment, web identity, container and instance roles, but not the profiles of ``~/.aws``.
-Static keys of a profile are read here; a profile that gets its keys otherwise (SSO, assumed roles, a process) needs boto3,
+Keys of a profile are read here: once, or again and again if there is a session token with them, which expires and is then
+replaced in the file by whoever keeps it. A profile that gets its keys otherwise (SSO, assumed roles, a process) needs boto3,
 which obstore can use. As with the AWS tools, the environment overrides a profile, setting by setting. Nothing here is
 logged.
 """
@@ -10,10 +11,13 @@ from __future__ import annotations
 
 import configparser
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from holdfast.errors import ConfigurationError
+from holdfast.remote.store_options import plain_name
 
 _FROM_ELSEWHERE = (
     "AWS_ACCESS_KEY_ID",
@@ -37,6 +41,13 @@ _NEEDS_BOTO3 = {
     "sso_start_url",
     "web_identity_token_file",
 }
+_FIXED = {
+    "s3": {"access_key_id"},
+    "az": {"account_key", "access_key", "master_key", "sas_key", "sas_token", "bearer_token", "token"},
+    "gs": {"skip_signature"},
+}
+"""The settings that are credentials themselves, by service; all others say where to get some."""
+_READ_AGAIN_AFTER = timedelta(seconds=10)
 _VARIABLES = {
     "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
     "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
@@ -63,10 +74,43 @@ def s3_profile_options(environment: Mapping[str, str]) -> dict[str, Any]:
         if setting in profile and not any(environment.get(variable) for variable in _VARIABLES[option])
     }
     if not named:
-        options.update({option: profile[setting] for setting, option in _KEYS.items() if setting in profile})
-        if wanted and "access_key_id" not in options and _NEEDS_BOTO3 & profile.keys():
+        keys = {option: profile[setting] for setting, option in _KEYS.items() if setting in profile}
+        if keys.keys() >= set(_KEYS.values()):
+            options["credential_provider"] = ProfileKeys(dict(environment), name, keys)
+        else:
+            options.update(keys)
+        if wanted and "access_key_id" not in keys and _NEEDS_BOTO3 & profile.keys():
             options["credential_provider"] = _provider_of_boto3(wanted)
     return options
+
+
+class ProfileKeys:
+    """The keys of a profile with a session token, as obstore asks for them: read from the files again every few seconds."""
+
+    refresh_threshold = timedelta(0)
+
+    def __init__(self, environment: Mapping[str, str], name: str, keys: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._name = name
+        self._keys = keys
+
+    def __call__(self) -> dict[str, Any]:
+        """Return the keys. While a file can't be read, or has not all of them, those before stay."""
+        with suppress(ConfigurationError):
+            profile = _profile(self._environment, self._name) or {}
+            if _KEYS.keys() <= profile.keys():
+                self._keys = {option: profile[setting] for setting, option in _KEYS.items()}
+        return {
+            "access_key_id": self._keys["access_key_id"],
+            "secret_access_key": self._keys["secret_access_key"],
+            "token": self._keys["session_token"],
+            "expires_at": datetime.now(UTC) + _READ_AGAIN_AFTER,
+        }
+
+
+def are_fixed(kind: str, settings: Mapping[str, Any]) -> bool:
+    """Say whether the credentials of a store of ``kind`` (s3, az, gs) are among its settings, so that none replace them."""
+    return any(plain_name(name) in _FIXED[kind] for name, value in settings.items() if value)
 
 
 def _profile(environment: Mapping[str, str], name: str) -> dict[str, str] | None:

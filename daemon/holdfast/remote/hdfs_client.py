@@ -14,12 +14,14 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
 from holdfast.errors import (
+    CredentialsExpiredError,
     HoldfastError,
     NameNotStorableError,
     ObjectExistsError,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 _BUFFER_BYTES = 1 << 20
 _LONGEST_TEXT = 300
 _STANDBY = "StandbyException"
+_INVALID_TOKEN = "InvalidToken"
 _NO_ATTRIBUTES = "The XAttr operation has been rejected"
 
 T = TypeVar("T")
@@ -130,7 +133,8 @@ class HdfsClient:
         """Send a request to the namenode that is active; where one says that it is not, or does not answer, to the next."""
         import httpx
 
-        identity = {"delegation": self._access.token} if self._access.token else {"user.name": self._access.user}
+        token = self._token(what)
+        identity = {"delegation": token} if token else {"user.name": self._access.user}
         if self._access.kerberos:
             identity.pop("user.name", None)
         query = urlencode({"op": op, **parameters, **identity}, quote_via=quote)
@@ -156,12 +160,20 @@ class HdfsClient:
         assert problem is not None
         raise problem
 
+    def _token(self, what: str) -> str:
+        if not self._access.token_file:
+            return self._access.token
+        try:
+            return Path(self._access.token_file).read_text("ascii").strip()
+        except (OSError, UnicodeDecodeError) as problem:
+            raise RemoteUnavailableError(f"{printable(what)}: token_file {self._access.token_file}: {problem}") from None
+
     @cached_property
     def _http(self) -> httpx.Client:
         import httpx
 
         auth = None
-        if self._access.kerberos and not self._access.token:
+        if self._access.kerberos and not (self._access.token or self._access.token_file):
             from holdfast.remote.hdfs_kerberos import Negotiate
 
             auth = Negotiate()
@@ -246,11 +258,19 @@ class HdfsClient:
             return DeniedError(text, of_store=False)
         if kind.endswith("QuotaExceededException") or kind == "MaxDirectoryItemsExceededException":
             return RemoteRefusedError(text, of_store=False)
-        if status == http.HTTPStatus.UNAUTHORIZED or kind in ("SecurityException", "InvalidToken", "AuthorizationException"):
+        if _INVALID_TOKEN in (kind, *said.replace(":", " ").replace("$", " ").split()):
+            return self._expired(text)
+        if status == http.HTTPStatus.UNAUTHORIZED or kind in ("SecurityException", "AuthorizationException"):
             return RemoteRefusedError(text)
         if said.startswith(_NO_ATTRIBUTES):
             return RemoteRefusedError(f"{text} (digests are kept in them)")
         return HdfsIOError(text, of_store=False) if kind == "IOException" else RemoteUnavailableError(text)
+
+    def _expired(self, text: str) -> HoldfastError:
+        """Return the error for a token that has expired, or was cancelled: only the words differ."""
+        if self._access.token_file:
+            return RemoteUnavailableError(f"{text}; a new one in {self._access.token_file} is waited for")
+        return CredentialsExpiredError(f"{text}; it comes from the option token, which nothing renews")
 
 
 def _failure_in(status: int, content: bytes) -> _Exception:

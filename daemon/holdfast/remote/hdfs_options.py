@@ -20,7 +20,7 @@ from holdfast.errors import ConfigurationError, StoreOptionError
 from holdfast.remote.redaction import public_url
 
 HDFS_SCHEMES = frozenset({"hdfs", "webhdfs", "swebhdfs"})
-_TEXTS = ("user", "token", "namenodes", "config_dir", "ca_file")
+_TEXTS = ("user", "token", "token_file", "namenodes", "config_dir", "ca_file")
 _OPTIONS = (*_TEXTS, "kerberos")
 _PORTS = {"http": 9870, "https": 9871}
 _FILES = ("core-site.xml", "hdfs-site.xml")
@@ -35,6 +35,8 @@ class HdfsAccess:
     user: str
     token: str
     """A delegation token, in the text form of Hadoop's ``encodeToUrlString``."""
+    token_file: str
+    """A file with such a token in place of ``token``, which somebody renews."""
     kerberos: bool
     ca_file: str
 
@@ -50,6 +52,8 @@ def hdfs_access(url: str, options: Mapping[str, Any], environment: Mapping[str, 
     authority, _, path = rest.partition("/")
     if "@" in authority or "?" in path or "#" in path:
         raise ConfigurationError(f"{public_url(url)}: write {scheme}://host:port/directory; all else is an option")
+    if options.get("token") and options.get("token_file"):
+        raise StoreOptionError("token_file", "token_file: there is a token already; take one of the two out")
     site = _site(options.get("config_dir") or environment.get("HADOOP_CONF_DIR") or "")
     if not authority:
         authority = site.get("fs.defaultFS", "").partition("://")[2].partition("/")[0]
@@ -61,6 +65,7 @@ def hdfs_access(url: str, options: Mapping[str, Any], environment: Mapping[str, 
         "/" + path.strip("/"),
         user,
         options.get("token", ""),
+        options.get("token_file", ""),
         options.get("kerberos", site.get("hadoop.security.authentication") == "kerberos"),
         options.get("ca_file", ""),
     )

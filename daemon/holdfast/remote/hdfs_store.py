@@ -356,7 +356,7 @@ def open_hdfs(
 ) -> HdfsStore:
     """Return the store at ``url``, before any request to it. Raises ``ConfigurationError``."""
     access = hdfs_access(url, options, environment)
-    if access.kerberos and not access.token and find_spec("gssapi") is None:
+    if access.kerberos and not (access.token or access.token_file) and find_spec("gssapi") is None:
         raise ConfigurationError(
             f"{public_url(url)}: Kerberos needs the package gssapi beside Holdfast (pip install gssapi)"
         )

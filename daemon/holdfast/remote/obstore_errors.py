@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from obstore import exceptions
 
 from holdfast.errors import (
+    CredentialsExpiredError,
     HoldfastError,
     NameNotStorableError,
     ObjectChangedError,
@@ -69,11 +70,12 @@ _REFUSED = {"AccessDenied", "InvalidObjectState", "MethodNotAllowed"}
 _REFUSED_CREDENTIALS = {
     "SignatureDoesNotMatch",
     "InvalidAccessKeyId",
-    "ExpiredToken",
     "InvalidToken",
-    "TokenRefreshRequired",
     "AuthenticationFailed",
 }
+_EXPIRED = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}
+_EXPIRED_IN_AZURE = re.compile("Signature not valid in the specified time frame|lifetime validation failed")
+"""Azure has one code for all refusals of credentials. The first is of a SAS, the second of a token of Entra."""
 _NOT_STORABLE = {
     "ExistingObjectIsDirectory": errno.EILSEQ,
     "InvalidBlobName": errno.EINVAL,
@@ -119,7 +121,7 @@ def brief(problem: BaseException, secrets: Iterable[str] = ()) -> str:
 def _translation(what: str, problem: BaseException, secrets: Iterable[str]) -> HoldfastError:
     found = _CODE.search(str(problem))
     text = f"{what}: {brief(problem, secrets)}"
-    if found and (known := _by_code(found["code"] or found["of_one_key"], what, text)):
+    if found and (known := _by_code(found["code"] or found["of_one_key"], what, text, str(problem))):
         if found["of_one_key"] and isinstance(known, RemoteError):
             known.is_partial = True
         return known
@@ -140,7 +142,7 @@ def _translation(what: str, problem: BaseException, secrets: Iterable[str]) -> H
     return _by_status(what, problem, text)
 
 
-def _by_code(code: str, what: str, text: str) -> HoldfastError | None:
+def _by_code(code: str, what: str, text: str, answer: str) -> HoldfastError | None:
     if code in _MISSING_OBJECT:
         return ObjectMissingError(f"{what}: no such object")
     if code in _MISSING_BUCKET:
@@ -149,6 +151,8 @@ def _by_code(code: str, what: str, text: str) -> HoldfastError | None:
         return RemoteRefusedError(text)
     if code in _REFUSED:
         return RemoteRefusedError(text, of_store=False)
+    if code in _EXPIRED or (code == "AuthenticationFailed" and _EXPIRED_IN_AZURE.search(answer)):
+        return CredentialsExpiredError(f"{what}: the store refuses the credentials, which have expired ({code})")
     if code in _REFUSED_CREDENTIALS:
         return RemoteRefusedError(f"{what}: the store refuses the credentials: {text.removeprefix(f'{what}: ')}")
     if code in _PASSING:

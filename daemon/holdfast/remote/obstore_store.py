@@ -14,6 +14,7 @@ from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
 from holdfast.digest import Checksum
 from holdfast.errors import (
+    CredentialsExpiredError,
     HoldfastError,
     NameNotStorableError,
     ObjectChangedError,
@@ -84,16 +85,19 @@ class ObstoreStore(RemoteStore):
         checksums: S3Checksums | None = None,
         name_rules: NameRules | None = None,
         without_bulk: Callable[[], ObjectStore] | None = None,
+        renews_credentials: bool = False,
     ) -> None:
         """``hyphen`` replaces hyphens in the names of metadata: Azure only takes names that are C# identifiers.
 
-        ``without_bulk`` makes the same store anew, so that it deletes each object by a request of its own.
+        ``without_bulk`` makes the same store anew, so that it deletes each object by a request of its own. With
+        ``renews_credentials`` others come by themselves when they have expired, so it is worth while to try again.
         """
         self.url = url
         self._store = store
         self._hyphen = hyphen
         self.name_rules = name_rules or NameRules()
         self._without_bulk = without_bulk
+        self._renews_credentials = renews_credentials
         self._checksums = checksums
         self.has_checksums = checksums is not None
         self._secrets = frozenset(secrets)
@@ -260,9 +264,15 @@ class ObstoreStore(RemoteStore):
         try:
             with translated(what, self._secrets):
                 yield
-        except RemoteRefusedError:
+        except RemoteRefusedError as problem:
             self._is_authorized = False
-            raise
+            if not isinstance(problem, CredentialsExpiredError):
+                raise
+            if self._renews_credentials:
+                raise RemoteUnavailableError(f"{problem}; new ones are waited for") from None
+            raise CredentialsExpiredError(
+                f"{problem}; they come from an option or a variable, which nothing renews"
+            ) from None
         self._is_authorized = True
 
     def _existing(self, key: str) -> str:

@@ -48,7 +48,7 @@ _NAMED = 6
 def checked_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a store of ``kind`` (s3, gs, az) as texts, which obstore takes. Raises ``StoreOptionError``."""
     for name in options:
-        if (mend := _OF_THE_CLIENT.get(_plain(name))) is not None:
+        if (mend := _OF_THE_CLIENT.get(plain_name(name))) is not None:
             raise StoreOptionError(name, f"{kind}:// stores have no option {name!r}; {mend}")
     return {name: _text(value) for name, value in options.items()}
 
@@ -62,7 +62,7 @@ def check_none(scheme: str, options: Mapping[str, Any]) -> None:
 def check_endpoint(settings: Mapping[str, Any]) -> None:
     """Raise ``StoreOptionError`` for an endpoint to which no request can be made."""
     for name, value in settings.items():
-        if value and _plain(name) in _ENDPOINTS and not _is_web_address(str(value)):
+        if value and plain_name(name) in _ENDPOINTS and not _is_web_address(str(value)):
             raise StoreOptionError(
                 name, f"{name}: {value!r} is no address of a server; write https://host or http://host:port"
             )
@@ -73,12 +73,13 @@ def explained(shown: str, kind: str, options: Mapping[str, Any], problem: str) -
     unknown = next((name for name in options if f"'{name.lower()}' is not valid" in problem.lower()), None)
     if unknown is None:
         return ConfigurationError(f"{shown}: {problem}")
-    close = difflib.get_close_matches(_plain(unknown), _FAMILIAR[kind], n=1)
+    close = difflib.get_close_matches(plain_name(unknown), _FAMILIAR[kind], n=1)
     instead = f"did you mean {close[0]}?" if close else f"there are {', '.join(_FAMILIAR[kind][:_NAMED])}, and more"
     return StoreOptionError(unknown, f"{kind}:// stores have no option {unknown!r}; {instead}")
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """Return the name of an option, or of a variable, without the prefixes that obstore allows."""
     plain = name.lower()
     for prefix in _PREFIXES:
         plain = plain.removeprefix(prefix)

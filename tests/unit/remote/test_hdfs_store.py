@@ -18,6 +18,7 @@ import pytest
 
 from holdfast.errors import (
     ConfigurationError,
+    CredentialsExpiredError,
     HoldfastError,
     NameNotStorableError,
     ObjectChangedError,
@@ -440,3 +441,47 @@ def test_a_gateway_that_gives_no_numbers_of_files_is_refused(scripted: tuple[typ
     server.answers = {**server.answers, "GETFILESTATUS": (200, STATUS.replace("fileId", "other"))}
     with pytest.raises(RemoteRefusedError, match="HttpFS"):
         content(opened(f"webhdfs://{address}/box"), "file")
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        (403, failure("InvalidToken", "token (HDFS_DELEGATION_TOKEN token 1 for holdfast) can't be found in cache")),
+        (
+            401,
+            failure(
+                "SecurityException",
+                "Failed to obtain user group information: org.apache.hadoop.security.token.SecretManager$InvalidToken: "
+                "token (token for holdfast: HDFS_DELEGATION_TOKEN owner=holdfast, sequenceNumber=1) is expired",
+            ),
+        ),
+    ],
+)
+def test_a_delegation_token_that_is_replaced_in_its_file_is_used(
+    scripted: tuple[type[Scripted], str], tmp_path: Path, refusal: tuple[int, str]
+) -> None:
+    server, address = scripted
+    file = tmp_path / "token"
+    file.write_text("first-token\n")
+    by_file = opened(f"webhdfs://{address}/box", {"token_file": str(file)})
+    by_option = opened(f"webhdfs://{address}/box", {"token": "first-token"})
+    assert content(by_file, "file") == content(by_option, "file") == b"0123456789"
+    good, server.answers = server.answers, {**server.answers, "GETFILESTATUS": refusal}
+    with pytest.raises(RemoteUnavailableError, match=r"a new one in .*/token is waited for"):
+        content(by_file, "file")
+    with pytest.raises(CredentialsExpiredError, match="the option token, which nothing renews"):
+        content(by_option, "file")
+    file.unlink()
+    with pytest.raises(RemoteUnavailableError, match="No such file"):
+        content(by_file, "file")
+    file.write_text("second-token")
+    server.answers = good
+    del server.lines[:]
+    assert content(by_file, "file") == b"0123456789"
+    asked = [parse_qs(urlsplit(line).query) for line in server.lines if not line.startswith("/data")]
+    assert [query["delegation"] for query in asked] == [["second-token"]] * len(asked)
+
+
+def test_a_token_is_in_an_option_or_in_a_file() -> None:
+    with pytest.raises(ConfigurationError, match="token_file: there is a token already"):
+        hdfs_access("hdfs://host/box", {"token": "t", "token_file": "/token"}, {})

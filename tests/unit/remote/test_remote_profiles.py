@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -52,7 +53,7 @@ sso_start_url = https://example.invalid/start
 sso_account_id = 1
 """
 DEFAULT = {"access_key_id": "DEFAULTKEY", "secret_access_key": "default%secret"}
-TEAM = {"access_key_id": "TEAMKEY", "secret_access_key": "team/secret+=", "session_token": "team-token"}
+TEAM = {"access_key_id": "TEAMKEY", "secret_access_key": "team/secret+=", "token": "team-token"}
 
 
 @pytest.fixture
@@ -62,6 +63,13 @@ def home(tmp_path: Path) -> Path:
     (tmp_path / ".aws/credentials").write_text(CREDENTIALS)
     (tmp_path / ".aws/config").write_text(CONFIG)
     return tmp_path
+
+
+def keys_of_provider(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the function that reads the keys out of ``options``; return what it says now, but for the time."""
+    keys: dict[str, Any] = options.pop("credential_provider")()
+    assert 0 < (keys.pop("expires_at") - datetime.now(UTC)).total_seconds() <= 10
+    return keys
 
 
 def test_without_files_there_is_nothing(tmp_path: Path) -> None:
@@ -74,7 +82,8 @@ def test_the_default_profile_counts_when_none_is_named(home: Path) -> None:
 
 def test_a_named_profile_counts_with_both_files(home: Path) -> None:
     options = s3_profile_options({"HOME": str(home), "AWS_PROFILE": "team"})
-    assert options == {**TEAM, "region": "eu-west-1", "endpoint": "http://127.0.0.1:9"}
+    assert keys_of_provider(options) == TEAM
+    assert options == {"region": "eu-west-1", "endpoint": "http://127.0.0.1:9"}
     spaced = s3_profile_options({"HOME": str(home), "AWS_PROFILE": "with space"})
     assert spaced == {"access_key_id": "SPACEKEY", "secret_access_key": "space"}
 
@@ -114,7 +123,9 @@ def test_region_and_endpoint_of_the_environment_go_before_the_profiles(home: Pat
     environment = {"HOME": str(home), "AWS_PROFILE": "team"}
     for region in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         for endpoint in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"):
-            assert s3_profile_options({**environment, region: "x", endpoint: "y"}) == TEAM
+            options = s3_profile_options({**environment, region: "x", endpoint: "y"})
+            assert keys_of_provider(options) == TEAM
+            assert options == {}
 
 
 def test_a_profile_that_does_not_exist_is_named(home: Path) -> None:
@@ -157,6 +168,17 @@ def test_a_directory_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / ".aws/config").mkdir(parents=True)
     with pytest.raises(ConfigurationError, match="config"):
         s3_profile_options({"HOME": str(tmp_path)})
+
+
+def test_a_session_token_that_is_replaced_in_the_file_is_used(home: Path) -> None:
+    provider = s3_profile_options({"HOME": str(home), "AWS_PROFILE": "team"})["credential_provider"]
+    file = home / ".aws/credentials"
+    for text in ("[team]\naws_access_key_id = HALF\n", "no file of its kind", "[other]\n"):
+        file.write_text(text)
+        assert (provider()["access_key_id"], provider()["token"]) == ("TEAMKEY", "team-token")
+    file.write_text("[team]\naws_access_key_id = NEWKEY\naws_secret_access_key = new\naws_session_token = new-token\n")
+    keys = provider()
+    assert (keys["access_key_id"], keys["secret_access_key"], keys["token"]) == ("NEWKEY", "new", "new-token")
 
 
 def write_profile(home: Path, server: Versitygw, name: str) -> dict[str, str]:
