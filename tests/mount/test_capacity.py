@@ -254,6 +254,27 @@ def test_no_writer_is_told_that_the_disk_is_full_while_copies_can_go(
         node.stop()
 
 
+def test_a_long_write_that_fills_the_disk_is_whole_when_copies_have_gone(
+    make_node: NodeFactory, workspace: Path, remote_files: Path
+) -> None:
+    """The C module makes the first requests of it. What it fails with goes to Python, with all data."""
+    remote_files.mkdir(parents=True)
+    for number in range(8):
+        (remote_files / f"{number}").write_bytes(os.urandom(2 * MIB))
+    data = os.urandom(8 * MIB)
+    with mounted_image("ext4", workspace / "disk", 96 * MIB, "-m", "0") as disk:
+        node = make_node(store__directory=disk / "store", mount__passthrough=False, cache__min_free_share=0).start()
+        with node.client() as client:
+            list(client.prefetch(str(node.checkpoints)))
+        with (disk / "other").open("wb") as other:
+            os.posix_fallocate(other.fileno(), 0, node.status().free_bytes - 1_200_000)
+        with (node.work / "file").open("wb", buffering=0) as file:
+            assert file.write(data) == len(data)
+        assert node.status().counters["files_evicted"] > 0
+        assert (disk / "store/tree/work/file").read_bytes() == data
+        node.stop()
+
+
 @pytest.mark.promise("preallocation")
 def test_a_preallocation_and_an_attribute_evict_what_they_need_and_no_more(
     make_node: NodeFactory, workspace: Path, remote_files: Path

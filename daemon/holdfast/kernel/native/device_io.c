@@ -13,6 +13,7 @@
 #include "latency_counts.h"
 #include "native_replies.h"
 #include "privileges.h"
+#include "request_buffer.h"
 #include "reply_edits.h"
 #include "fallocate_requests.h"
 
@@ -30,10 +31,10 @@ static void count(atomic_uint_least64_t *counter)
 	atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* Read one request. As read(2), with EINTR instead of EAGAIN. */
-static ssize_t receive(int fd, void *buffer, size_t size)
+/* Read one request into the buffer. As read(2), with EINTR instead of EAGAIN. */
+static ssize_t receive(int fd)
 {
-	ssize_t got = read(fd, buffer, size);
+	ssize_t got = request_buffer_receive(fd);
 	/* The request that made the descriptor readable was withdrawn. Only on EINTR does pyfuse3 wait again. */
 	if (got < 0 && errno == EAGAIN)
 		errno = EINTR;
@@ -48,7 +49,7 @@ static ssize_t next_request(int fd, void *buffer, size_t size)
 		got = file_data_collect(buffer, size);
 	if (got > 0)
 		return got;
-	got = receive(fd, buffer, size);
+	got = receive(fd);
 	if (!handshake.replay || got < (ssize_t)sizeof(header))
 		return got;
 	memcpy(&header, buffer, sizeof(header));
@@ -57,7 +58,7 @@ static ssize_t next_request(int fd, void *buffer, size_t size)
 	/* The kernel still waits for the reply: the earlier daemon kept it, but died before sending it. */
 	if (handshake_repeat(fd, header.unique) < 0)
 		return -1;
-	return receive(fd, buffer, size);
+	return receive(fd);
 }
 
 /* Read one request, count it and note its number. */
@@ -85,24 +86,30 @@ static bool refuse(int fd, const unsigned char *request, size_t size)
 {
 	if (!execution_mark_refuses(current))
 		return false;
+	request_buffer_complete();
 	python_replies_refuse(fd, request, size);
 	return true;
 }
 
-ssize_t device_io_next(int fd, void *buffer, size_t size, bool poll_again)
+ssize_t device_io_next(int fd, bool poll_again)
 {
 	struct reply_turn turn;
 	python_replies_begin(&turn);
 	for (;;) {
+		unsigned char *buffer = request_buffer(); /* an answer may keep it */
+		size_t size = request_buffer_size();
 		ssize_t got = noted_request(fd, buffer, size);
 		if (got < 0 && errno == EINTR && poll_again && python_replies_poll_again(&turn))
 			continue;
 		if (got < (ssize_t)sizeof(struct request_header))
 			return got;
 		int64_t read = latency_counts_now();
-		if (!refuse(fd, buffer, (size_t)got) && !native_replies_answer(fd, buffer, (size_t)got, &turn.waits) &&
-		    !python_replies_answer(&turn, fd, buffer, (size_t)got))
-			return fallocate_requests_apply(buffer, got, size);
+		if (!refuse(fd, buffer, (size_t)got) && !native_replies_answer(fd, buffer, (size_t)got, &turn.waits)) {
+			if (!request_buffer_complete())
+				python_replies_reply(fd, current, EIO, NULL, 0);
+			else if (!python_replies_answer(&turn, fd, buffer, (size_t)got))
+				return fallocate_requests_apply(buffer, got, size);
+		}
 		execution_mark_set(0);
 		if (!python_replies_go_on(&turn, current_opcode, read)) {
 			errno = EINTR;
@@ -115,13 +122,16 @@ static ssize_t device_io_read(int fd, void *buffer, size_t size, void *user_data
 {
 	(void)user_data;
 	ssize_t got;
-	if (event_loop_wait_take(buffer, size, &got))
-		return got;
-	if (!event_loop_wait_note_size(size)) {
-		errno = ENOMEM;
-		return -1;
+	if (!event_loop_wait_take(&got)) {
+		if (!request_buffer_reserve(size)) {
+			errno = ENOMEM;
+			return -1;
+		}
+		got = device_io_next(fd, true);
 	}
-	return device_io_next(fd, buffer, size, true);
+	if (got > 0)
+		memcpy(buffer, request_buffer(), (size_t)got < size ? (size_t)got : size);
+	return got;
 }
 
 static ssize_t device_io_writev(int fd, struct iovec *parts, int parts_count, void *user_data)

@@ -21,9 +21,9 @@ extern atomic_uint_least64_t device_io_requests[OPCODE_LIMIT];
 extern atomic_uint_least64_t device_io_replies;
 extern atomic_uint_least64_t device_io_notifications;
 
-/* Read the next request that libfuse must handle; answer those before it that it need not. As read(2), with EINTR when there
- * is no request, on which pyfuse3 waits again. With `poll_again`, poll a moment longer after an answer. */
-ssize_t device_io_next(int fd, void *buffer, size_t size, bool poll_again);
+/* Read the next request that libfuse must handle into request_buffer(); answer those before it that it need not. As read(2), with
+ * EINTR when there is no request, on which pyfuse3 waits again. With `poll_again`, poll a moment longer after an answer. */
+ssize_t device_io_next(int fd, bool poll_again);
 
 /* Count a reply that was not written by libfuse. */
 void device_io_count_reply(void);

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -14,12 +13,11 @@
 #include "device_io.h"
 #include "execution_mark.h"
 #include "file_data.h"
+#include "request_buffer.h"
 
 /* A request for libfuse that waits to be taken, or the error of the read. */
 static struct {
-	void *buffer;
-	size_t size; /* of the buffer; 0: unknown yet */
-	bool waits;
+	bool waits; /* in request_buffer() */
 	ssize_t got;
 	int error;
 	int handed_over;
@@ -29,21 +27,8 @@ static bool interrupted;
 
 void event_loop_wait_reset(void)
 {
-	free(request.buffer);
 	memset(&request, 0, sizeof(request));
 	request.handed_over = -1;
-}
-
-bool event_loop_wait_note_size(size_t size)
-{
-	if (size <= request.size)
-		return true;
-	void *larger = realloc(request.buffer, size);
-	if (larger == NULL)
-		return false;
-	request.buffer = larger;
-	request.size = size;
-	return true;
 }
 
 void event_loop_wait_interrupt(void)
@@ -51,17 +36,15 @@ void event_loop_wait_interrupt(void)
 	interrupted = true;
 }
 
-bool event_loop_wait_take(void *buffer, size_t size, ssize_t *got)
+bool event_loop_wait_take(ssize_t *got)
 {
 	if (!request.waits)
 		return false;
 	eventfd_t ignored;
 	(void)!eventfd_read(request.handed_over, &ignored);
 	request.waits = false;
-	if (request.got > 0) {
-		memcpy(buffer, request.buffer, (size_t)request.got < size ? (size_t)request.got : size);
+	if (request.got > 0)
 		execution_mark_set(device_io_current());
-	}
 	errno = request.error;
 	*got = request.got;
 	return true;
@@ -70,7 +53,7 @@ bool event_loop_wait_take(void *buffer, size_t size, ssize_t *got)
 /* Answer the pending requests. True when there is a request, or an error, for libfuse. */
 static bool answer_all(int fd, bool poll_again)
 {
-	request.got = device_io_next(fd, request.buffer, request.size, poll_again);
+	request.got = device_io_next(fd, poll_again);
 	request.error = errno;
 	request.waits = request.got >= 0 || request.error != EINTR;
 	execution_mark_set(0);
@@ -118,7 +101,7 @@ static int wait_for(struct pollfd *descriptors, const struct timespec *left)
 
 bool event_loop_wait_serve(int fd, int events, int handed_over, double seconds)
 {
-	if (request.size == 0 || request.waits)
+	if (request_buffer_size() == 0 || request.waits)
 		return false;
 	request.handed_over = handed_over;
 	interrupted = false;

@@ -20,11 +20,8 @@ bool event_loop_wait_serve(int fd, int events, int handed_over, double seconds);
 /* A task was scheduled: make event_loop_wait_serve return, so that the event loop can run it. */
 void event_loop_wait_interrupt(void);
 
-/* Take the request that was handed over: as read(2). False when there is none. */
-bool event_loop_wait_take(void *buffer, size_t size, ssize_t *got);
-
-/* Tell the size of libfuse's read buffer: until it is known, `event_loop_wait_serve` does nothing. False when out of memory. */
-bool event_loop_wait_note_size(size_t size);
+/* Take the request that was handed over, in request_buffer(): `got` and errno are as of read(2). False when there is none. */
+bool event_loop_wait_take(ssize_t *got);
 
 void event_loop_wait_reset(void);
 

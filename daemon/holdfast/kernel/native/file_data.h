@@ -19,8 +19,8 @@ struct data_file {
 	bool as_nobody; /* write as an ordinary user, who takes nothing of what the disk keeps for root */
 };
 
-/* Answer a READ or a WRITE, with its header, that was read from the mount `fd`. False: libfuse must handle it. `later` is set if
- * a thread gives the reply. */
+/* Answer a READ or a WRITE, with its header, that was read from the mount `fd` into request_buffer(). False: libfuse must handle
+ * it. `later` is set if a thread gives the reply; then it may have kept the buffer. */
 bool file_data_answer(int fd, const unsigned char *request, size_t size, const struct data_file *file, bool *later);
 
 /* Whether to leave all writes to libfuse: a user may not write any more. */

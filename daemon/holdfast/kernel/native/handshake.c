@@ -10,6 +10,10 @@
 /* Format of the kept file: this magic, the sizes of request and reply as 32-bit numbers, request, reply. */
 static const char KEPT_MAGIC[8] = {'H', 'F', 'I', 'N', 'I', 'T', '1', '\n'};
 
+/* A MiB, libfuse's limit, does not fit into the processor's caches together with its copy, nor with its header into a pipe of
+ * fs.pipe-max-size (request_buffer.h): two writes of half of it are faster. */
+#define LONGEST_WRITE (512 * 1024)
+
 struct handshake handshake;
 
 void handshake_reset(void)
@@ -39,6 +43,7 @@ static void note_agreement(void)
 	struct init_reply init;
 	memcpy(&init, handshake.reply + sizeof(struct reply_header), sizeof(init));
 	handshake.agreed = flags_of(init.flags, init.more_flags);
+	handshake.write_bytes = init.write_bytes;
 }
 
 static bool can_be_kept(size_t request_size)
@@ -113,7 +118,7 @@ static int keep(void)
 	return problem;
 }
 
-/* Set the flags of `add` that the kernel offers, and clear those that these exclude. */
+/* Set the flags of `add` that the kernel offers, and clear those that these exclude. Limit writes. */
 static void amend(struct init_reply *init)
 {
 	uint64_t flags = flags_of(init->flags, init->more_flags) | (handshake.add & handshake.offered);
@@ -123,6 +128,8 @@ static void amend(struct init_reply *init)
 		flags &= ~INIT_PASSTHROUGH; /* the kernel supports only one of the two */
 	if (flags >> 32 != 0)
 		flags |= INIT_EXTENDED;
+	if (init->write_bytes > LONGEST_WRITE)
+		init->write_bytes = LONGEST_WRITE;
 	init->flags = (uint32_t)flags;
 	init->more_flags = (uint32_t)(flags >> 32);
 	if (flags & INIT_PASSTHROUGH)

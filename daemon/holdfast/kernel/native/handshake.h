@@ -39,6 +39,7 @@ struct handshake {
 	uint64_t awaited; /* unique of the INIT that libfuse has yet to answer; 0: none */
 	uint64_t offered; /* the flags of the request */
 	uint64_t agreed; /* the flags of the reply that the kernel got */
+	uint32_t write_bytes; /* of the longest WRITE, by that reply */
 	int keep_error; /* why the exchange could not be kept: an errno */
 };
 
@@ -59,7 +60,7 @@ void handshake_note_request(const void *request, size_t size);
 /* Send the kernel the kept reply to INIT, for which it still waits. 0, or -1 and errno. */
 int handshake_repeat(int fd, uint64_t unique);
 
-/* Write libfuse's reply to INIT with the flags of `add` set. As writev(2). */
+/* Write libfuse's reply to INIT with the flags of `add` set, and writes limited. As writev(2). */
 ssize_t handshake_reply(int fd, const struct iovec *parts, int count);
 
 #endif

@@ -121,6 +121,8 @@ struct data_request {
 	uint32_t padding;
 };
 
+#define DATA_AT (sizeof(struct request_header) + sizeof(struct data_request))
+
 struct write_reply {
 	uint32_t length;
 	uint32_t padding;
