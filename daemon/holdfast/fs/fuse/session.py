@@ -23,7 +23,7 @@ from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.fs.fuse.request_turns import Turns
 from holdfast.fs.fuse.worker_turns import take_turns
 from holdfast.kernel import TAKEOVER, InitFlag
-from holdfast.mount import covered_directory, mounting
+from holdfast.mount import covered_directory, mounting, read_ahead
 from holdfast.mount import mountpoint as mountpoints
 from holdfast.mount.covered_directory import Ground
 
@@ -176,13 +176,14 @@ class Session:
             _log.info("the kernel has ended the connection")  # at some unmounts, and when fusectl aborts it
 
     async def wait_begun(self) -> None:
-        """Return when the mount answers, or is about to.
+        """Return when the mount answers, or is about to. From then on the kernel reads ahead further.
 
         No thread may access the mount itself to find out. A thread that waits for its own daemon keeps a killed process from
         ending, and with it the descriptor, the store's lock, and the start of the next daemon.
         """
         while not self._connection.has_begun:  # noqa: ASYNC110 libfuse gives no signal when it has answered
             await trio.sleep(_MOMENT_SECONDS)
+        read_ahead.widen(self.mountpoint)
 
     def stop(self) -> None:
         """Let ``serve`` return."""
