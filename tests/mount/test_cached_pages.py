@@ -6,6 +6,7 @@ import ctypes
 import errno
 import mmap
 import os
+import resource
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import pytest
 from holdfast.kernel import Machine, forecast
 from tests.conftest import NodeFactory
 from tests.mount.test_faults import flip
+from tests.support.daemons.faults.switches import ARMED
 from tests.support.daemons.node import Node, wait_until
 from tests.support.users.privileges import as_nobody, needs_root
 
@@ -259,6 +261,69 @@ def test_data_of_a_complete_file_is_served_without_python(make_node: NodeFactory
         assert os.pread(file.fileno(), length, len(data) - 10) == data[-10:]
         assert os.pread(file.fileno(), length, len(data)) == b""
         assert mapped[:] == data
+
+
+@needs_c_module
+def test_a_long_write_of_which_the_disk_takes_a_part_is_as_on_the_disk(make_node: NodeFactory) -> None:
+    """The daemon may not write beyond a limit, as on a full disk. Python gets the whole request, also what was written."""
+    node = make_node(mount__passthrough=False).start()
+    path, data, start = node.work / "file", os.urandom(2 << 20), 1 << 30
+    path.touch()
+    limit = start + len(data) - (1 << 18)
+    resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    with path.open("r+b", buffering=0) as file:
+        assert os.pwrite(file.fileno(), data, start) == len(data) - (1 << 19)
+        with pytest.raises(OSError, match="File too large"):
+            os.pwrite(file.fileno(), data, limit)
+    with node.backing(path).open("rb") as backing:
+        backing.seek(start)
+        assert backing.read() == data[: limit - start]
+
+
+@needs_c_module
+def test_a_file_that_has_arrived_is_served_without_python(make_node: NodeFactory, tmp_path: Path) -> None:
+    data = os.urandom(20 << 20)
+    (make_node("writer").start().checkpoints / "large").write_bytes(data)
+    node = make_node(mount__passthrough=False, remote__read_while_arriving_bytes=1 << 20)
+    node.faults, node.environment[ARMED] = ["no_data_by_python"], str(tmp_path / "armed")
+    node.start()
+    with (node.checkpoints / "large").open("rb", buffering=0) as file:
+        assert os.pread(file.fileno(), BLOCK, len(data) - BLOCK) == data[-BLOCK:]
+        wait_until(lambda: not node.status().fetching)
+        assert os.pread(file.fileno(), BLOCK, 0) == data[:BLOCK]  # Python learns that all of it is here
+        (tmp_path / "armed").touch()
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        assert file.read() == data
+
+
+@needs_c_module
+def test_files_that_are_open_over_a_takeover_are_served_without_python_again(
+    make_node: NodeFactory, remote_files: Path
+) -> None:
+    node = make_node(mount__passthrough=False)
+    node.faults, node.supervised = ["no_data_by_python"], True
+    node.start()
+    for path in (node.work / "file", node.checkpoints / "object"):
+        path.write_bytes(b"1" * BLOCK)
+        with path.open("r+b", buffering=0) as file, path.open("rb", buffering=0) as other:
+            node.kill_daemon()
+            assert os.pwrite(file.fileno(), b"2" * BLOCK, BLOCK) == BLOCK
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            assert os.pread(other.fileno(), 3 * BLOCK, 0) == b"1" * BLOCK + b"2" * BLOCK
+    assert (remote_files / "object").read_bytes() == b"1" * BLOCK + b"2" * BLOCK
+
+
+@needs_root
+def test_the_kernel_reads_ahead_in_large_pieces(make_node: NodeFactory) -> None:
+    node = make_node(mount__passthrough=False).start()
+    path = node.work / "file"
+    path.write_bytes(bytes(8 << 20))
+    assert "READ" not in node.status().kernel_requests
+    with path.open("rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        while file.read(BLOCK):
+            pass
+    assert 16 <= node.status().kernel_requests["READ"] <= 24  # of 512 KiB, and smaller ones at the beginning
 
 
 @pytest.mark.promise("changes-sent")

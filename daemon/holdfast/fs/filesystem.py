@@ -59,6 +59,7 @@ class FileSystem:
         self.committer = files.committer
         self.releasing = files.releasing
         self.local_files = files.local_files
+        self.passthrough = files.passthrough
         self.passthrough_writes = files.passthrough_writes
         # about the stores
         self.revalidation = views.revalidation

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from holdfast.errors import NoSuchEntryError, ObjectChangedError, ObjectMissingError, StaleNodeError
 from holdfast.fs.file_io.cache_miss import TRIES, CacheMiss, changes_too_fast
+from holdfast.fs.file_io.passthrough import Passthrough
 from holdfast.fs.inodes.invalidation import Invalidation
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.open_file import OpenFile
@@ -23,6 +24,7 @@ class ArrivingFiles:
     _misses: CacheMiss
     _locks: NodeLocks
     _invalidation: Invalidation
+    _passthrough: Passthrough
     _events: EventLog
 
     async def wait_for(self, opened: OpenFile, start: int, end: int) -> None:
@@ -48,6 +50,7 @@ class ArrivingFiles:
                 continue
             if arrival.finished and opened.arrival is arrival:
                 opened.arrived()
+                self._passthrough.resume(opened)
             return
         raise changes_too_fast(opened.node)
 

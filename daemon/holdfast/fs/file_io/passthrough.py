@@ -88,6 +88,14 @@ class Passthrough:
         if (opened.backing_id is not None or self._is_served(opened)) and writable:
             self._writes.expect(opened)
 
+    def resume(self, opened: OpenFile) -> None:
+        """Serve a file that the kernel has handles of, and that is complete now, as one whose first handle is yet to come.
+
+        Nothing changes for one in passthrough, or if nobody but the daemon itself uses it.
+        """
+        if opened.is_handed_out and opened.backing_id is None and self._is_served(opened) and opened.writes:
+            self._writes.expect(opened)
+
     def end(self, opened: OpenFile) -> None:
         """End passthrough: the last handle is released."""
         if opened.backing_id is not None:

@@ -39,6 +39,7 @@ class Takeover:
         self._opening = files.opening
         self._releasing = files.releasing
         self._invalidation = base.invalidation
+        self._passthrough = files.passthrough
         self._writes = files.passthrough_writes
         self._limits = files.open_limits
         self._revalidation = files.revalidation
@@ -74,6 +75,7 @@ class Takeover:
                 opened.passed_on_from_several()
             if record.writes and opened.arrival is None:  # writes wait for the whole fetch, so nothing was written
                 self._writes.resume(opened)
+            self._passthrough.resume(opened)
             if not handles:
                 self._released.append(opened)
             self._inherited.append(record.node_id)

@@ -40,7 +40,7 @@ class FileParts:
         self.passthrough_writes = PassthroughWrites(
             base.nodes, index.entries, base.updates, store.stamps, store.tree, base.hashing, base.disk
         )
-        passthrough = Passthrough(
+        self.passthrough = passthrough = Passthrough(
             base.kernel.backing_files, self.passthrough_writes, base.policy, base.directories, base.room, base.ordinary_user
         )
         self.open_limits = OpenLimits(parts.config.limits.open_files_per_user, base.rare_events)
@@ -83,7 +83,7 @@ class FileParts:
             parts.counters,
             int(remote.read_while_arriving_bytes),
         )
-        arriving = ArrivingFiles(misses, base.locks, base.invalidation, parts.events)
+        arriving = ArrivingFiles(misses, base.locks, base.invalidation, passthrough, parts.events)
         self.local_files = LocalFiles(misses, arriving, self.check, base.locks)
         self.prefetcher = Prefetcher(
             base.view,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pyfuse3
 import trio
@@ -25,7 +25,15 @@ from holdfast.fs.namespace.lookup import Lookup
 from holdfast.fs.namespace.rename_directory import DirectoryRenames
 from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.system.waits import before_waiting
-from tests.support.daemons.faults.switches import HELD, SWITCHES, replace, wait_in_thread_until_gone, wait_until_gone
+from tests.support.daemons.faults.switches import (
+    ARMED,
+    HELD,
+    SWITCHES,
+    exists,
+    replace,
+    wait_in_thread_until_gone,
+    wait_until_gone,
+)
 
 BLOCKED = "the event loop is blocked"
 OVERTAKING = b"root's alone"
@@ -101,13 +109,20 @@ def _leave_it(*_: object) -> None:
 
 
 def no_data_by_python() -> None:
-    """Fail each READ and WRITE that Python gets to see."""
+    """Fail each READ and WRITE that Python gets to see; if ``ARMED`` is set, once that file is there."""
+    armed = os.environ.get(ARMED)
 
-    async def refuse(*_: object) -> NoReturn:
-        raise pyfuse3.FUSEError(errno.ENOTRECOVERABLE)
+    def refusing(original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        async def refuse(*arguments: Any) -> Any:
+            if armed is None or exists(Path(armed)):
+                raise pyfuse3.FUSEError(errno.ENOTRECOVERABLE)
+            return await original(*arguments)
 
-    replace(Operations, "read", refuse)
-    replace(Operations, "write", refuse)
+        return refuse
+
+    replace(Operations, "read", refusing(Operations.read))
+    replace(Operations, "write", refusing(Operations.write))
 
 
 def short_patience() -> None:
