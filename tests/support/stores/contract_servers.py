@@ -20,6 +20,7 @@ import pytest
 
 from holdfast.remote import open_store
 from tests.support.stores.azurite import serving_azurite
+from tests.support.stores.hdfs import serving_hdfs
 from tests.support.stores.s3 import serving_versitygw
 from tests.support.stores.sshd import serving_sshd
 
@@ -74,6 +75,16 @@ def serving_s3() -> Iterator[StoreServer]:
     """Run a versitygw until the block ends."""
     with serving_versitygw() as server:
         yield StoreServer(server.url, server.options, pid=server.pid, refused={"secret_access_key": "other"})
+
+
+@contextmanager
+def serving_hdfs_store() -> Iterator[StoreServer]:
+    """Run an HDFS until the block ends."""
+    with serving_hdfs() as server:
+        place = server.below("holdfast")
+        place.make_directory("700")
+        place.give("holdfast")
+        yield StoreServer(place.url, place.options, place.put, place.pid, {"user": "stranger"}, has_objects=False)
 
 
 @contextmanager

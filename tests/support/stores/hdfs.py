@@ -38,7 +38,7 @@ _JAVA = ("java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _FAST = ("dfs.namenode.edits.noeditlogchannelflush=true",)
 
 
-class NoHdfsError(Exception):
+class NoHdfsError(OSError):
     """There is no HDFS to run; the message says why."""
 
 
@@ -77,6 +77,10 @@ class Hdfs:
     def make_directory(self, mode: str, name: str = "") -> None:
         """Make a directory as the superuser, with the mode (octal)."""
         self._ask("PUT", name, f"op=MKDIRS&permission={mode}")
+
+    def give(self, owner: str) -> None:
+        """Let the directory belong to ``owner``."""
+        self._ask("PUT", "", f"op=SETOWNER&owner={owner}")
 
     def append(self, name: str, data: bytes) -> None:
         """Append to a file, as another tool does, and the superuser."""

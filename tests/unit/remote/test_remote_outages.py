@@ -15,13 +15,13 @@ import pytest
 from holdfast.errors import RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import RemoteStore, open_store
 from tests.support.processes.children import children_of
-from tests.support.stores.contract_servers import SERVERS, StoreServer, serving_s3
+from tests.support.stores.contract_servers import SERVERS, StoreServer, serving_hdfs_store, serving_s3
 from tests.unit.remote.test_remote_contract import content, put
 
 pytestmark = pytest.mark.slow
 
 
-_SERVERS = {**SERVERS, "s3-versitygw": serving_s3}
+_SERVERS = {**SERVERS, "s3-versitygw": serving_s3, "hdfs": serving_hdfs_store}
 
 
 @pytest.fixture(params=_SERVERS)
@@ -80,7 +80,7 @@ def test_what_does_not_mend_by_itself_is_refused(server: StoreServer, workspace:
     others = [opened(server, server.refused)]
     if server.has_objects:
         others.append(opened(server, url=server.url.replace("://", "://absent-")))
-    else:
+    elif "key_filename" in server.options:
         others.append(opened(server, {"key_filename": str(workspace / "absent")}))
         others.append(opened(server, {"host_key_policy": "reject"}))
     for store in others:

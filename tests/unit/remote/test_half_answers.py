@@ -1,0 +1,162 @@
+"""Answers that stop in the middle, come byte by byte or not at all: each store ends in time, and has no wrong bytes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from holdfast.errors import ObjectMissingError, RemoteUnavailableError
+from holdfast.remote import RemoteStore, UploadSource, open_store
+from holdfast.telemetry import Counters, EventLog
+from holdfast.transfer import RemoteAccess
+from tests.support.stores.contract_servers import SERVERS, StoreServer, serving_hdfs_store, serving_s3
+from tests.support.stores.cutting_proxy import CuttingProxy
+from tests.unit.remote.test_remote_contract import content, opened, put
+
+pytestmark = pytest.mark.slow
+
+OBJECT_BYTES = 3 * 2**20
+HALF_BYTES = OBJECT_BYTES // 2
+REQUEST_SECONDS = 0.5
+DEADLINE_SECONDS = 1.0
+_SERVERS = {**SERVERS, "s3-versitygw": serving_s3, "hdfs": serving_hdfs_store}
+Fault = Callable[[CuttingProxy], None]
+WHOLE_FAULTS: dict[str, Fault] = {
+    "silent": lambda proxy: proxy.stall_after(0),
+    "byte by byte": CuttingProxy.trickle,
+    "refused": CuttingProxy.refuse,
+}
+FAULTS: dict[str, Fault] = {
+    **WHOLE_FAULTS,
+    "half and silent": lambda proxy: proxy.stall_after(HALF_BYTES),
+    "half and closed": lambda proxy: proxy.close_after(HALF_BYTES),
+}
+
+
+class Far:
+    """A place at a server, and how a node reaches it through proxies."""
+
+    def __init__(self, server: StoreServer, proxies: list[CuttingProxy], options: dict[str, Any]) -> None:
+        self.direct = opened(f"{server.url}/place", server.options)
+        self._proxies = proxies
+        self.store = open_store(
+            f"{server.url}/place",
+            options,
+            {},
+            request_timeout_seconds=REQUEST_SECONDS,
+            connect_timeout_seconds=REQUEST_SECONDS,
+        )
+
+    def strike(self, fault: Fault) -> None:
+        for proxy in self._proxies:
+            fault(proxy)
+
+    def heal(self) -> None:
+        for proxy in self._proxies:
+            proxy.heal()
+
+
+@pytest.fixture(scope="module", params=_SERVERS)
+def far(request: pytest.FixtureRequest) -> Iterator[Far]:
+    """Each server behind a proxy; a namenode and its datanode each behind one."""
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(_SERVERS[request.param]())
+        except (OSError, subprocess.CalledProcessError) as problem:
+            pytest.skip(f"{request.param} can't be had: {problem}")
+        proxies = []
+        if request.param == "hdfs":
+            datanode = stack.enter_context(CuttingProxy(_datanode_port(server)))
+            proxies.append(datanode)
+            exchanged = {b":%d/" % _datanode_port(server): b":%d/" % datanode.port}
+            assert len({len(each) for pair in exchanged.items() for each in pair}) == 1
+        else:
+            exchanged = {}
+        port = _port(server.options)
+        proxies.append(stack.enter_context(CuttingProxy(port, exchanged)))
+        options = {name: _moved(value, port, proxies[-1].port) for name, value in server.options.items()}
+        yield Far(server, proxies, options)
+
+
+def _port(options: dict[str, Any]) -> int:
+    address = str(options.get("endpoint") or options.get("namenodes") or f":{options['port']}")
+    return int(address.removeprefix("http://").partition(":")[2].partition("/")[0])
+
+
+def _moved(value: Any, port: int, to: int) -> Any:
+    if value == port:
+        return to
+    return value.replace(f"127.0.0.1:{port}", f"127.0.0.1:{to}") if isinstance(value, str) else value
+
+
+def _datanode_port(server: StoreServer) -> int:
+    put(opened(f"{server.url}/place", server.options), "asked")
+    path = "/" + server.url.partition("://")[2].partition("/")[2]
+    query = "op=OPEN&noredirect=true&user.name=holdfast"
+    answer = httpx.get(f"http://{server.options['namenodes']}/webhdfs/v1{path}/place/asked?{query}", timeout=60)
+    return httpx.URL(answer.json()["Location"]).port or 0
+
+
+def access_to(store: RemoteStore, events: EventLog) -> RemoteAccess:
+    return RemoteAccess(
+        "checkpoints",
+        store,
+        deadline_seconds=DEADLINE_SECONDS,
+        request_timeout_seconds=REQUEST_SECONDS,
+        parallel=4,
+        events=events,
+        counters=Counters(),
+        clock=lambda: 0.0,
+    )
+
+
+async def until_answered(function: Callable[[], Any]) -> Any:
+    """Ask again until the store has answered: a busy machine may take longer than a request has here."""
+    with trio.fail_after(120):
+        while True:
+            try:
+                return await function()
+            except RemoteUnavailableError:
+                continue
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_no_answer_is_waited_for_beyond_the_deadline_and_none_is_half(far: Far, fault: str) -> None:
+    data, replaced = os.urandom(OBJECT_BYTES), os.urandom(OBJECT_BYTES)
+    far.direct.delete(["new"])
+    etag = put(far.direct, "object", data).etag
+    events = EventLog(lambda: 0.0)
+    access = access_to(far.store, events)
+    assert await until_answered(lambda: access.read(content, far.store, "object", 0, OBJECT_BYTES, etag)) == data
+    seen = len(events.since(0))
+    far.strike(FAULTS[fault])
+    try:
+        began = trio.current_time()
+        with pytest.raises(RemoteUnavailableError, match="gave up after 1 s"):
+            await access.read(content, far.store, "object", 0, OBJECT_BYTES, etag)
+        # The last try begins before the deadline, and a library may be silent for twenty requests (obstore).
+        assert trio.current_time() - began < DEADLINE_SECONDS + 20 * REQUEST_SECONDS + 10
+        if fault in WHOLE_FAULTS:
+            with pytest.raises(RemoteUnavailableError):
+                await access.list_directory("")
+            with pytest.raises(RemoteUnavailableError):
+                await access.write_once("new", UploadSource(OBJECT_BYTES, data=replaced), {}, create_only=True)
+            assert not access.health.up
+    finally:
+        far.heal()
+    assert await until_answered(lambda: access.read(content, far.store, "object", 0, OBJECT_BYTES, etag)) == data
+    assert "object" in (await until_answered(lambda: access.list_directory(""))).objects
+    assert access.health.up
+    if fault in WHOLE_FAULTS:
+        kinds = [event.kind for event in events.since(0)][seen:]
+        assert kinds[0] == "remote-down"
+        assert kinds[-1] == "remote-up"
+    with suppress(ObjectMissingError):  # a request whose answer was lost may have been carried out
+        assert content(far.direct, "new") == replaced
