@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +26,10 @@ from tests.support.stores.s3 import serving_versitygw
 from tests.support.stores.sshd import serving_sshd
 
 GIVEN = os.environ.get("HOLDFAST_TEST_STORE", "")
+
+
+Locked = Callable[[str, list[str]], AbstractContextManager[None]]
+"""A function that lets the server refuse to delete some objects: it gets their directory and their keys."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +45,33 @@ class StoreServer:
     has_objects: bool = True
     """True for a store of objects, where ``a`` may be beside ``a/b``; false for one of files."""
 
+    locked: Locked | None = None
+
     def below(self, place: str) -> StoreServer:
         """Return the place ``place`` below this one."""
-        put = self.put
+        put, lock = self.put, self.locked
         planted = None if put is None else lambda key, data: put(f"{place}/{key}", data)
-        return replace(self, url=f"{self.url}/{place}", put=planted)
+        locked = (
+            None
+            if lock is None
+            else lambda directory, keys: lock(f"{place}/{directory}", [f"{place}/{key}" for key in keys])
+        )
+        return replace(self, url=f"{self.url}/{place}", put=planted, locked=locked)
+
+
+def immutable_files(root: Path) -> Locked:
+    """Return the function for a server whose objects are files below ``root``."""
+
+    @contextmanager
+    def locked(_: str, keys: list[str]) -> Iterator[None]:
+        paths = [root / key for key in keys]
+        subprocess.run(["chattr", "+i", *paths], check=True)
+        try:
+            yield
+        finally:
+            subprocess.run(["chattr", "-i", *paths], check=True)
+
+    return locked
 
 
 @contextmanager
@@ -55,7 +82,14 @@ def _azurite() -> Iterator[StoreServer]:
         def put(key: str, data: bytes) -> None:
             client.upload_blob(key, data, overwrite=True)
 
-        yield StoreServer(server.url, server.options, put, server.pid, {"account_key": "b3RoZXI="})
+        @contextmanager
+        def locked(_: str, keys: list[str]) -> Iterator[None]:
+            leases = [client.get_blob_client(key).acquire_lease() for key in keys]
+            yield
+            for lease in leases:
+                lease.release()
+
+        yield StoreServer(server.url, server.options, put, server.pid, {"account_key": "b3RoZXI="}, locked=locked)
 
 
 @contextmanager
@@ -67,7 +101,8 @@ def _sshd() -> Iterator[StoreServer]:
             (server.directory / key).write_bytes(data)
 
         refused = {"key_filename": str(server.other_key)}
-        yield StoreServer(server.url, server.options, put, server.pid, refused, has_objects=False)
+        locked = immutable_files(server.directory)
+        yield StoreServer(server.url, server.options, put, server.pid, refused, has_objects=False, locked=locked)
 
 
 @contextmanager

@@ -82,6 +82,14 @@ class Hdfs:
         """Let the directory belong to ``owner``."""
         self._ask("PUT", "", f"op=SETOWNER&owner={owner}")
 
+    @contextmanager
+    def locked(self, directory: str, keys: list[str]) -> Iterator[None]:
+        """Let HDFS refuse to delete what is in a directory."""
+        del keys
+        self._ask("PUT", directory, "op=SETPERMISSION&permission=555")
+        yield
+        self._ask("PUT", directory, "op=SETPERMISSION&permission=755")
+
     def append(self, name: str, data: bytes) -> None:
         """Append to a file, as another tool does, and the superuser."""
         self._ask("POST", name, "op=APPEND", data)

@@ -31,8 +31,9 @@ from holdfast.errors import (
 )
 from holdfast.remote import ObjectInfo, RemoteStore, UploadSource, open_store
 from holdfast.remote.contract import delete_each
-from tests.support.stores.contract_servers import GIVEN, SERVERS, StoreServer, chosen
+from tests.support.stores.contract_servers import GIVEN, SERVERS, Locked, StoreServer, chosen, immutable_files
 from tests.support.stores.ftp_server import PASSWORD, serving_ftp
+from tests.support.stores.s3 import Versitygw
 
 if TYPE_CHECKING:
     from tests.support.stores.hdfs import Hdfs
@@ -71,6 +72,8 @@ class Implementation:
     racers: int = 16
     """How many may race for one name. moto looks whether there is an object, and then writes, without a lock: one."""
     put_by_other_tool: Callable[[str, bytes], Any] | None = None
+    locked: Locked | None = None
+    """Lets the server refuse to delete some objects, where a test can have that."""
 
     @property
     def has_directories(self) -> bool:
@@ -105,7 +108,14 @@ def implementation(request: pytest.FixtureRequest, workspace: Path) -> Iterator[
 
         racers = 1 if name == "s3-moto" else 16
         yield Implementation(
-            name, store, other_node, name != "s3-versitygw", has_markers=True, racers=racers, put_by_other_tool=put
+            name,
+            store,
+            other_node,
+            name != "s3-versitygw",
+            has_markers=True,
+            racers=racers,
+            put_by_other_tool=put,
+            locked=immutable_files(server.directory) if isinstance(server, Versitygw) else None,
         )
     elif name in SERVERS:
         if name == "sshd" and not GIVEN and request.module.__name__ != __name__:
@@ -113,7 +123,13 @@ def implementation(request: pytest.FixtureRequest, workspace: Path) -> Iterator[
         place: StoreServer = request.getfixturevalue("store_server")(name)
         store, other_node = (opened(place.url, place.options) for _ in range(2))
         yield Implementation(
-            name, store, other_node, place.has_objects, has_markers=place.has_objects, put_by_other_tool=place.put
+            name,
+            store,
+            other_node,
+            place.has_objects,
+            has_markers=place.has_objects,
+            put_by_other_tool=place.put,
+            locked=place.locked,
         )
     elif name == "memory":
         store = opened("memory://")
@@ -127,7 +143,7 @@ def implementation(request: pytest.FixtureRequest, workspace: Path) -> Iterator[
     elif name == "hdfs":
         hdfs: Hdfs = request.getfixturevalue("hdfs").below(uuid.uuid4().hex)
         store, other_node = (opened(hdfs.url, hdfs.options) for _ in range(2))
-        yield Implementation(name, store, other_node, keeps_both=False, put_by_other_tool=hdfs.put)
+        yield Implementation(name, store, other_node, keeps_both=False, put_by_other_tool=hdfs.put, locked=hdfs.locked)
     elif name == "ftp-file":
         with serving_ftp(workspace) as ftp:
             store, other_node = (
