@@ -40,6 +40,8 @@ _VAIN_FACTOR = 10.0  # who keeps trying on a disk without a copy to evict takes 
 _SPARE = Space(16, 2**20)
 """The space that a change takes beside its bytes: for directories, attributes, the file system's own blocks."""
 _NOTHING = Space(0, 0)
+_SPARE_RESERVES = 2
+"""The multiple of the reserve that stays free for what nobody has asked for."""
 
 
 class Room:
@@ -93,6 +95,11 @@ class Room:
                 await trio.sleep(RELEASE_SECONDS)
             if any(self._missing(wanted)):
                 raise CacheFullError(f"no room for {wanted.size_bytes} bytes: {self.advice(wanted)}")
+
+    def has_spare(self, wanted_bytes: int) -> bool:
+        """Say whether a copy of ``wanted_bytes`` has room without an eviction, and twice the reserve stays free then."""
+        reserve = self.limits.reserve(self.disk.look())
+        return not any(self._missing(Space(1, wanted_bytes), ahead_bytes=_SPARE_RESERVES * reserve.size_bytes))
 
     async def with_room(self, change: Callable[[], Awaitable[_T]], size_bytes: int = 0) -> _T:
         """Carry out ``change``, which takes about ``size_bytes``; if the disk has no room for it, evict and try again.

@@ -75,6 +75,9 @@ class ZoneSection(Section, frozen=True):
         "download_bytes_per_second",
         "requests_per_second",
         "standbys",
+        "standby_seconds",
+        "standby_bytes_per_second",
+        "standby_requests_per_second",
     )
 
     url: str
@@ -87,6 +90,9 @@ class ZoneSection(Section, frozen=True):
     download_bytes_per_second: ByteSize = ByteSize(0)
     requests_per_second: NotNegative = 0.0
     standbys: Annotated[int, msgspec.Meta(ge=0, le=MOST_STANDBYS)] = 0
+    standby_seconds: Positive = 15.0
+    standby_bytes_per_second: ByteSize = ByteSize(0)
+    standby_requests_per_second: NotNegative = 10.0
     options: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
 
 

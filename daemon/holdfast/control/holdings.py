@@ -67,6 +67,8 @@ class HoldingsRoutes:
             draining=report.is_draining,
             told=told.written,
             this_node=told.is_this_node,
+            rack=report.rack,
+            standbys=report.standbys,
             health=NodeHealthInfo(**structs.asdict(report.health)) if report.health else None,
             queries=[self._query(told.zone, query) for query in report.queries if _is_below(query.location, root)],
         )
@@ -79,6 +81,8 @@ class HoldingsRoutes:
                 store=state.store,
                 version=state.version,
                 size_bytes=state.size_bytes,
+                copy=state.is_copy,
+                missing_bytes=state.missing_bytes,
             )
             for state in query.stores
         ]

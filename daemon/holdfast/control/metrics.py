@@ -18,6 +18,7 @@ from holdfast import __version__
 from holdfast.capacity import Room
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.writeback.unsent_files import Unsent, UnsentFiles
+from holdfast.standbys import Standbys
 from holdfast.telemetry import Histogram, LoopLag, MetricsPage, metrics
 from holdfast.transfer import Remote
 from holdfast.workdirs import Workdirs
@@ -70,7 +71,13 @@ class MetricsReport:
     """Writes the page, and changes nothing."""
 
     def __init__(
-        self, base: Foundation, unsent: UnsentFiles, workdirs: Workdirs, mount: RequestFigures, lag: LoopLag
+        self,
+        base: Foundation,
+        unsent: UnsentFiles,
+        workdirs: Workdirs,
+        mount: RequestFigures,
+        lag: LoopLag,
+        standbys: Standbys,
     ) -> None:
         self._parts = base.parts
         self._base = base
@@ -79,6 +86,7 @@ class MetricsReport:
         self._workdirs = workdirs
         self._mount = mount
         self._lag = lag
+        self._standbys = standbys
         self._started = _started()
 
     async def page(self) -> str:
@@ -94,6 +102,7 @@ class MetricsReport:
         self._add_cache(page, quarantined)
         self._add_unsent(page, unsent)
         self._add_stores(page)
+        self._add_standbys(page)
         await self._add_workdirs(page)
         return page.text()
 
@@ -166,6 +175,12 @@ class MetricsReport:
                 page.add(metrics.STORE_REQUESTS, each.durations, name, each.kind, each.result)
         for name, remote in self._parts.remotes.items():
             page.add(metrics.STORE_WAITING, remote.access.waiting, name)
+
+    def _add_standbys(self, page: MetricsPage) -> None:
+        figures = self._standbys.figures()
+        for metric, field in metrics.OF_STANDBYS.items():
+            for name, of_store in figures.items():
+                page.add(metric, getattr(of_store, field), name)
 
     async def _add_workdirs(self, page: MetricsPage) -> None:
         held = total = 0

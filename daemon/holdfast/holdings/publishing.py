@@ -238,7 +238,7 @@ class Publishing:
             is_draining,
             report.standbys,
             frozenset(
-                (query.location, state.operator, state.partition, state.store, state.is_copy, not state.missing_bytes)
+                (query.location, state.operator, state.partition, state.store, state.is_copy, state.missing_bytes == 0)
                 for query in report.queries
                 for state in query.stores
             ),

@@ -46,8 +46,8 @@ class StoreState(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The part of one state store that a node holds: operator, partition, the store's name, the newest version, bytes.
 
     ``is_copy``: its newest version was only fetched, so another node works with it. ``missing_bytes`` is what a standby has
-    yet to fetch of what the newest checkpoint needs, over all stores of the partition. Reports of earlier versions end
-    before these two.
+    yet to fetch of what the newest checkpoint needs, over all stores of the partition; None if the node is not its standby.
+    Reports of earlier versions end before these two.
     """
 
     operator: _Int
@@ -56,7 +56,7 @@ class StoreState(msgspec.Struct, array_like=True, frozen=True, gc=False):
     version: _Number
     size_bytes: _Number
     is_copy: bool = False
-    missing_bytes: _Number = 0
+    missing_bytes: _Number | None = None
 
 
 class QueryState(msgspec.Struct, frozen=True):
@@ -210,5 +210,5 @@ def _state(store: StateStore, held: HeldStore, standing: Standing) -> StoreState
     if not _is_plain(name) or len(store.location) > 4096:
         return None
     is_copy = held.own_version < held.version
-    missing_bytes = min(_LONG, standing.missing_bytes.get(Partition(location, store.partition), 0)) if is_copy else 0
+    missing_bytes = standing.missing_bytes.get(Partition(location, store.partition)) if is_copy else None
     return StoreState(store.operator, store.partition, name, held.version, held.size_bytes, is_copy, missing_bytes)

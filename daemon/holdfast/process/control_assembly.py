@@ -22,8 +22,9 @@ from holdfast.control.sweeping import SweepRoutes
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.session import Session
-from holdfast.holdings import Gathering, Health, Publishing, node_name
+from holdfast.holdings import Gathering, Health, node_name
 from holdfast.maintenance import Upkeep
+from holdfast.standbys import Standbys
 from holdfast.telemetry import LoopLag
 from holdfast.ui.page import page_routes
 from holdfast.workdirs import Workdirs
@@ -39,7 +40,8 @@ def control_server(
     workdirs: Workdirs,
     session: Session,
     upkeep: Upkeep,
-    publishing: Publishing,
+    gathering: Gathering,
+    standbys: Standbys,
     lag: LoopLag,
     health: Health,
     daemon: Daemon,
@@ -50,11 +52,9 @@ def control_server(
     paths = Paths(base.nodes, files, session.mountpoint)
     report = StatusReport(base, files.unsent, paths, workdirs, daemon, health, node_name(parts.config.holdings))
     inspector = Inspector(base, files.listings, paths, session.observer.slow)
-    stores = {name: remote.access for name, remote in parts.remotes.items()}
-    metrics = MetricsReport(base, files.unsent, workdirs, daemon, lag)
+    metrics = MetricsReport(base, files.unsent, workdirs, daemon, lag, standbys)
     cache = CacheSurvey(parts.index.entries, paths, time.monotonic)
-    gathering = Gathering(publishing, stores, parts.config.holdings)
-    holdings = HoldingsRoutes(gathering, list(stores), paths, report.may_search)
+    holdings = HoldingsRoutes(gathering, list(parts.remotes), paths, report.may_search)
     batches = BatchRoutes(Batches(parts.counters, parts.events, time.time))
     return ControlServer(
         report,

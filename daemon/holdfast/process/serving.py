@@ -28,13 +28,15 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.operation_times import OperationTime
 from holdfast.fs.fuse.session import Session
 from holdfast.fs.takeover.reopening import Takeover
-from holdfast.holdings import Health, HeldStores, Publishing
+from holdfast.holdings import Gathering, Health, HeldStores, Publishing
 from holdfast.index import Index
 from holdfast.maintenance import Upkeep, drop_copies_of_moved_stores
 from holdfast.mount.covered_directory import Ground
 from holdfast.process.control_assembly import control_server
 from holdfast.process.reload import Reload
+from holdfast.process.standby_assembly import standbys
 from holdfast.session.handover import Handover
+from holdfast.standbys import Standbys
 from holdfast.supervision import restart_check
 from holdfast.supervision.watchdog import Watchdog
 from holdfast.telemetry import EventLog, Histogram, LoopLag
@@ -149,6 +151,8 @@ class Serving:
         parts, workdirs = self.base.parts, self.workdirs
         upkeep = Upkeep(self.base, workdirs, self.files.hints)
         publishing = self._publishing()
+        gathering = Gathering(publishing, publishing.stores, parts.config.holdings)
+        standby_copies = standbys(self.base, gathering, publishing, lambda: self.reload.config)
         async with trio.open_nursery() as background:
             background.start_soon(parts.events.run)
             background.start_soon(self._lag.run)
@@ -168,6 +172,7 @@ class Serving:
             background.start_soon(self._expire_quarantine)
             background.start_soon(upkeep.run)
             background.start_soon(publishing.run)
+            background.start_soon(standby_copies.run)
             for remote in parts.remotes.values():
                 background.start_soon(remote.deletions.run)
             page = PageListener(parts.config.ui, Path(parts.config.control.socket), parts.events)
@@ -175,7 +180,7 @@ class Serving:
             async with trio.open_nursery() as self._foreground:
                 self._foreground.start_soon(self._obey_signals)
                 await self._foreground.start(
-                    self._control(upkeep, publishing).run,
+                    self._control(upkeep, gathering, standby_copies).run,
                     Path(parts.config.control.socket),
                     parts.config.control.group,
                     parts.config.metrics.listen,
@@ -208,14 +213,15 @@ class Serving:
             self._health.for_others,
         )
 
-    def _control(self, upkeep: Upkeep, publishing: Publishing) -> ControlServer:
+    def _control(self, upkeep: Upkeep, gathering: Gathering, standby_copies: Standbys) -> ControlServer:
         return control_server(
             self.base,
             self.files,
             self.workdirs,
             self.session,
             upkeep,
-            publishing,
+            gathering,
+            standby_copies,
             self._lag,
             self._health,
             daemon=self,

@@ -25,6 +25,7 @@ class Counters:
     bytes_evicted: int = 0
     objects_swept: int = 0
     bytes_swept: int = 0
+    standby_bytes_fetched: int = 0
     internal_errors: int = 0
     requests: Counter[str] = field(default_factory=Counter)
 

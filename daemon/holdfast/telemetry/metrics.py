@@ -133,6 +133,21 @@ STORE_REQUESTS = _histogram(
 )
 STORE_WAITING = _gauge("holdfast_store_requests_waiting", "Requests to a store that wait for a turn.", "store")
 
+# Standby copies
+STANDBY_PARTITIONS = _gauge(
+    "holdfast_standby_partitions", "Partitions of which this node is to keep a standby copy.", "store"
+)
+STANDBY_COMPLETE = _gauge(
+    "holdfast_standby_complete_partitions", "Those whose copy has all that the newest checkpoint seen needs.", "store"
+)
+STANDBY_MISSING = _gauge("holdfast_standby_missing_bytes", "Bytes that the copies lack.", "store")
+UNCOVERED = _gauge(
+    "holdfast_partitions_without_standby",
+    "Partitions that run on this node and of which no other node has a complete standby copy.",
+    "store",
+)
+STANDBY_FETCHED = _counter("holdfast_standby_fetched_bytes_total", "Bytes fetched for standby copies.")
+
 # Working directories and sweeps
 WORKDIRS = _gauge("holdfast_workdirs", "Working directories, held by a process or released.", "state")
 SWEPT = _counter("holdfast_swept_objects_total", "Objects that sweeps and drops have deleted.")
@@ -149,11 +164,19 @@ OF_COUNTERS = {
     "corrupt_dropped": CORRUPT,
     "files_evicted": EVICTED_FILES,
     "bytes_evicted": EVICTED_BYTES,
+    "standby_bytes_fetched": STANDBY_FETCHED,
     "objects_swept": SWEPT,
     "bytes_swept": SWEPT_BYTES,
     "internal_errors": INTERNAL_ERRORS,
 }
 """The metrics that are fields of ``Counters``, by field."""
+OF_STANDBYS = {
+    STANDBY_PARTITIONS: "partitions",
+    STANDBY_COMPLETE: "complete",
+    STANDBY_MISSING: "missing_bytes",
+    UNCOVERED: "uncovered",
+}
+"""The metrics of standby copies, each with its field of ``Figures``."""
 
 
 def all_metrics() -> list[Metric]:

@@ -85,6 +85,10 @@ class Fetcher:
         """Return all fetches under way."""
         return list(self._fetches.values())
 
+    def count_waited_for(self) -> int:
+        """Return the number of fetches under way that somebody waits for."""
+        return sum(not fetch.in_background for fetch in self._fetches.values())
+
     def detach(self, path: bytes) -> None:
         """Don't place the fetch of ``path``, a name that is gone or taken; it goes on for its readers."""
         fetch = self._fetches.pop(path, None)

@@ -175,7 +175,7 @@ def test_versions_side_by_side_read_each_others_reports() -> None:
     del before["rack"], before["standbys"], before["health"]
     before["queries"][0]["stores"] = [[0, 1, "default", 7, 12345]]
     assert decoded(gzip.compress(msgspec.json.encode(before))).queries == [
-        QueryState("team/q", [StoreState(0, 1, "default", 7, 12345, False, 0)])
+        QueryState("team/q", [StoreState(0, 1, "default", 7, 12345, False, None)])
     ]
     before["queries"][0]["stores"][0] += [True, 17, "what a later version adds"]
     assert decoded(gzip.compress(msgspec.json.encode({**before, "also": 1}))).queries == [
@@ -193,9 +193,9 @@ def test_a_standby_tells_what_it_has_yet_to_fetch() -> None:
         QueryState(
             "q",
             [
-                StoreState(0, 0, "default", 7, 100, is_copy=False, missing_bytes=0),
+                StoreState(0, 0, "default", 7, 100, is_copy=False, missing_bytes=None),
                 StoreState(0, 1, "default", 7, 100, is_copy=True, missing_bytes=60),
-                StoreState(0, 2, "default", 7, 100, is_copy=True, missing_bytes=0),
+                StoreState(0, 2, "default", 7, 100, is_copy=True, missing_bytes=None),
             ],
         )
     ]

@@ -6,13 +6,19 @@ from holdfast.control.messages.message import Message
 
 
 class HeldStoreInfo(Message, frozen=True):
-    """The part of one state store that a node holds: its newest version (0: only files that versions share), and bytes."""
+    """The part of one state store that a node holds: its newest version (0: only files that versions share), and bytes.
+
+    ``copy``: that version was only fetched; another node works with it. ``missing_bytes`` is what the node lacks of the
+    partition as its standby; None if it is not its standby.
+    """
 
     operator: int
     partition: int
     store: str
     version: int
     size_bytes: int
+    copy: bool = False
+    missing_bytes: int | None = None
 
 
 class HeldQueryInfo(Message, frozen=True):
@@ -35,7 +41,8 @@ class NodeHealthInfo(Message, frozen=True):
 class HoldingsInfo(Message, frozen=True):
     """The state of a zone's queries that one node holds, as it told the zone's store at ``told`` (seconds since the epoch).
 
-    ``hosts`` are the node's names and addresses, ``cores`` the number of its cores. This node's own entries are as of now.
+    ``hosts`` are the node's names and addresses, ``cores`` the number of its cores, ``rack`` what fails together with it.
+    With ``standbys`` above 0 it keeps standby copies. This node's own entries are as of now.
     """
 
     zone: str
@@ -48,6 +55,8 @@ class HoldingsInfo(Message, frozen=True):
     queries: list[HeldQueryInfo]
     health: NodeHealthInfo | None = None
     """None if the node runs a version that does not tell it."""
+    rack: str = ""
+    standbys: int = 0
 
 
 class HoldingsReply(Message, frozen=True):

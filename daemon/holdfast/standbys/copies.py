@@ -1,0 +1,88 @@
+"""The copies that this node has of objects: which are here, fetching those that are not, dropping those of no more use.
+
+A copy that is fetched here counts as every other one: checked against its digest, and evicted before what the node itself
+has opened (``capacity.policy``). Nothing is evicted to make room for one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from holdfast.capacity import Room
+from holdfast.errors import HoldfastError, RemoteRefusedError, RemoteUnavailableError
+from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.index import EntryState
+from holdfast.remote import ObjectInfo
+from holdfast.transfer import CachedCopies, Fetcher, KnownObject
+
+
+@dataclass(frozen=True, slots=True)
+class StandbyCopies:
+    """The copies of objects in all zones; ``path`` is an object's path in the tree, ``zone/key``."""
+
+    copies: CachedCopies
+    room: Room
+    policy: NamePolicy
+    view: StoreView
+    fetcher: Fetcher
+
+    def has(self, path: bytes, info: ObjectInfo) -> bool:
+        """Say whether the version ``info`` is here. A file that is no copy, as one that is being written, counts as it.
+
+        Raises ``OSError``.
+        """
+        inode = self.copies.store.tree.inode(path)
+        entry = self.copies.index.entries.get(inode) if inode else None
+        if entry is None or entry.state is not EntryState.CLEAN:
+            return bool(inode)
+        name = entry.name_at(path)
+        return name is not None and name.etag == info.etag
+
+    async def fetch(self, path: bytes, info: ObjectInfo) -> None:
+        """Fetch the version ``info``, in the place of an earlier one, if there is room for it without an eviction.
+
+        An object that has gone or changed, or is corrupt, is not fetched. Raises ``RemoteUnavailableError``,
+        ``RemoteRefusedError`` and ``OSError``.
+        """
+        name = self.policy.of_path(path)
+        if name is None or not self.room.has_spare(info.size_bytes):
+            return
+        inode = self.copies.store.tree.inode(path)
+        if inode and not self.copies.is_open(inode):
+            self.copies.drop(path, inode)
+        try:
+            known = KnownObject(info.size_bytes, info.modified_ns, info.etag)
+            await self.fetcher.fetch(self.view.object_of(name), known).wait_whole()
+            self.fetcher.counters.standby_bytes_fetched += info.size_bytes
+        except (RemoteUnavailableError, RemoteRefusedError):
+            raise
+        except HoldfastError:  # the event "fetch-failed" has told what is worth telling
+            return
+
+    def opened(self, path: bytes) -> BinaryIO:
+        """Open a copy. Raises ``FileNotFoundError``."""
+        return os.fdopen(self.copies.store.tree.open_file(path), "rb")
+
+    def unneeded(self, directory: bytes, needed: Collection[bytes]) -> list[int]:
+        """Return the inodes of the copies below ``directory`` that nobody has opened here, and that are not ``needed``.
+
+        ``needed`` has paths. It waits for the disk: call it in a thread.
+        """
+        return [
+            stat.st_ino
+            for path, stat in self.copies.store.tree.walk(directory)
+            if path not in needed and self._is_on_probation(stat.st_ino)
+        ]
+
+    def drop(self, inode: int) -> None:
+        """Drop a copy, unless it has been opened here or is pinned, or is no copy any more."""
+        if self._is_on_probation(inode):
+            self.room.evict_file(inode)
+
+    def _is_on_probation(self, inode: int) -> bool:
+        entry = self.copies.index.entries.get(inode)
+        return entry is not None and entry.state is EntryState.CLEAN and entry.on_probation

@@ -1,0 +1,160 @@
+"""What this node has to do as a standby, worked out from what the nodes have told: pure.
+
+Nobody leads, so every node comes to the same answer from the same reports; while their reports differ, a copy more or less
+is fetched. A report may be wrong or planted: versions that no checkpoint can have reached make nobody a holder, and a node
+that has been silent gets no copies. All that a wrong report can cost is a copy, or fetches where one would have helped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from holdfast.holdings.report import NodeReport, Partition
+from holdfast.standbys.assignment import Fleet, Node, QueryAssignment
+
+_VERSIONS_AHEAD = 1000
+"""The number of versions by which a report may be ahead of the newest commit that this node has seen."""
+
+
+class Reporter(NamedTuple):
+    """A node with its report of one store. ``name`` is unique; ``is_silent``: it has told nothing for too long."""
+
+    name: str
+    report: NodeReport
+    is_silent: bool = False
+
+
+class Portion(NamedTuple):
+    """What one node holds of a partition, over all its stores.
+
+    ``own_version`` is the newest version that the node has worked with (0: none). ``missing_bytes`` is what it has yet to
+    fetch as a standby; None if it is not the partition's standby.
+    """
+
+    own_version: int
+    size_bytes: int
+    missing_bytes: int | None
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of a partition: the operators that have state in it, and the portion of each node, by name."""
+
+    operators: set[int] = field(default_factory=set)
+    portions: dict[str, Portion] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Duties:
+    """What this node has to do. ``stands_by`` has the operators of each partition that it keeps a copy of.
+
+    ``uncovered`` are the partitions that run here, and of which no standby has told a complete copy.
+    """
+
+    stands_by: Mapping[Partition, frozenset[int]] = field(default_factory=dict)
+    uncovered: frozenset[Partition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The nodes that ``me`` knows of, itself among them. ``keepers`` are those who may keep copies of what a node holds."""
+
+    me: str
+    reporters: Sequence[Reporter]
+    keepers: Callable[[str], Collection[str]]
+
+
+def duties_of(neighbours: Neighbours, copies: Mapping[str, int], default_copies: int, newest: Mapping[str, int]) -> Duties:
+    """Return the duties of the node that ``neighbours`` are about.
+
+    ``copies`` is the number of standby copies of queries that have one of their own, by location; the others have
+    ``default_copies``. ``newest`` is the newest committed version of each query, as far as it is known.
+    """
+    me, stands_by, uncovered = neighbours.me, dict[Partition, frozenset[int]](), set[Partition]()
+    for location, partitions in _by_location(neighbours.reporters).items():
+        most = newest[location] + _VERSIONS_AHEAD if location in newest else None
+        query = _Query(neighbours, location, copies.get(location, default_copies))
+        for number, known in partitions.items():
+            holder, partition = holder_of(known.portions, most), Partition(location, number)
+            if query.stands_by(number, holder, known.portions.get(me)):
+                stands_by[partition] = frozenset(known.operators)
+            elif holder == me and not query.is_covered(number, known.portions):
+                uncovered.add(partition)
+    return Duties(stands_by, frozenset(uncovered))
+
+
+class _Query:
+    """The assignment of one query's copies, by the holder of each partition."""
+
+    def __init__(self, neighbours: Neighbours, location: str, copies: int) -> None:
+        self._neighbours = neighbours
+        self._location = location
+        self._copies = copies
+        self._of_holders: dict[str, QueryAssignment] = {}
+
+    def stands_by(self, number: int, holder: str | None, mine: Portion | None) -> bool:
+        """Say whether this node stands by for a partition. As long as nobody knows its holder, a standby remains one."""
+        if holder is None:
+            return mine is not None and mine.missing_bytes is not None
+        return self._of(holder).stands_by(self._neighbours.me, number, holder)
+
+    def is_covered(self, number: int, portions: Mapping[str, Portion]) -> bool:
+        """Say whether a partition that runs on this node is complete on one of its standbys."""
+        standbys = self._of(self._neighbours.me).standbys(number, self._neighbours.me)
+        return any(name in portions and portions[name].missing_bytes == 0 for name in standbys)
+
+    def _of(self, holder: str) -> QueryAssignment:
+        found = self._of_holders.get(holder)
+        if found is None:
+            known = {*self._neighbours.keepers(holder), holder}
+            nodes = [_node(each) for each in self._neighbours.reporters if each.name in known]
+            found = self._of_holders[holder] = Fleet(nodes, self._copies).query(self._location)
+        return found
+
+
+def holder_of(portions: Mapping[str, Portion], most: int | None) -> str | None:
+    """Return the node that works with a partition: the one with the newest version that it worked with.
+
+    Of equals the one that holds most counts. Versions above ``most`` are not believed. None if only copies are known.
+    """
+    own = [
+        (portion.own_version, portion.size_bytes, name)
+        for name, portion in portions.items()
+        if portion.own_version and (most is None or portion.own_version <= most)
+    ]
+    return max(own)[2] if own else None
+
+
+def portions_of(report: NodeReport) -> Iterator[tuple[Partition, int, Portion]]:
+    """Yield what a report tells of each store: its partition, its operator, and the portion that this one store is."""
+    for query in report.queries:
+        for state in query.stores:
+            own_version = 0 if state.is_copy else state.version
+            portion = Portion(own_version, state.size_bytes, state.missing_bytes if state.is_copy else None)
+            yield Partition(query.location, state.partition), state.operator, portion
+
+
+def merged(one: Portion | None, other: Portion) -> Portion:
+    """Return two portions of one node and one partition together."""
+    if one is None:
+        return other
+    told = [each.missing_bytes for each in (one, other) if each.missing_bytes is not None]
+    return Portion(max(one.own_version, other.own_version), one.size_bytes + other.size_bytes, max(told) if told else None)
+
+
+def _by_location(reporters: Sequence[Reporter]) -> dict[str, dict[int, _Known]]:
+    found: dict[str, dict[int, _Known]] = {}
+    for reporter in reporters:
+        for partition, operator, portion in portions_of(reporter.report):
+            known = found.setdefault(partition.location, {}).setdefault(partition.number, _Known())
+            known.operators.add(operator)
+            known.portions[reporter.name] = merged(known.portions.get(reporter.name), portion)
+    return found
+
+
+def _node(reporter: Reporter) -> Node:
+    report = reporter.report
+    takes_copies = report.standbys > 0 and not report.is_draining and not reporter.is_silent
+    return Node(reporter.name, float(report.cores or 1), report.rack or f"host {report.node}", takes_copies)

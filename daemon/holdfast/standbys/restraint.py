@@ -1,0 +1,44 @@
+"""Restraint: the fetching of standby copies gives way to everything else.
+
+Before each request it waits while somebody waits for the store, but not for ever, and keeps to rates of its own. The
+requests are in the background besides (``transfer.fair_slots``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import trio
+
+from holdfast.transfer import RemoteAccess
+from holdfast.transfer.pace import Pace
+
+_LOOKS_EVERY_SECONDS = 0.2
+_MOST_LOOKS = 150
+"""The number of looks after which a request is made although others are waiting: a copy must be finished some day."""
+
+
+@dataclass(slots=True)
+class Restraint:
+    """Holds back the requests for one store. ``fetches_waited_for`` is the number of fetches that somebody waits for."""
+
+    access: RemoteAccess
+    fetches_waited_for: Callable[[], int]
+    bytes: Pace = field(default_factory=Pace)
+    requests: Pace = field(default_factory=Pace)
+
+    def limit(self, bytes_per_second: float, requests_per_second: float) -> None:
+        """Fetch no faster than this from now on; 0: no limit."""
+        self.bytes.set_rate(bytes_per_second)
+        self.requests.set_rate(requests_per_second)
+
+    async def take(self, size_bytes: int = 0) -> None:
+        """Wait until a request for an object of ``size_bytes``, or one without a body, may be made."""
+        await self.requests.take(1)
+        if size_bytes:
+            await self.bytes.take(size_bytes)
+        for _ in range(_MOST_LOOKS):
+            if not (self.access.waiting or self.fetches_waited_for()):
+                return
+            await trio.sleep(_LOOKS_EVERY_SECONDS)

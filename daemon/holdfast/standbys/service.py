@@ -1,0 +1,176 @@
+"""The work of a standby: looking who holds what, and keeping the copies that fall to this node up to date.
+
+One task for each store. It looks at what its neighbours on the ring have told, and for new commits. Nothing waits for any of
+it, and whatever fails is tried again with the next look.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import trio
+
+from holdfast.checkpoints.sweeps.several_at_once import for_each
+from holdfast.config import ZoneSection
+from holdfast.errors import HoldfastError
+from holdfast.holdings import Gathering, Neighbourhood, Publishing, Told
+from holdfast.holdings.publishing import REFRESHES_OF_STANDBYS
+from holdfast.holdings.report import NOT_STANDING_BY, Partition, Standing
+from holdfast.standbys.catching_up import CatchingUp, Progress
+from holdfast.standbys.duties import Duties, Neighbours, Reporter, duties_of
+from holdfast.transfer import IN_BACKGROUND
+
+_IDLE_SECONDS = 5.0
+_MISSED_REFRESHES = 3
+_PARTITIONS_AT_ONCE = 2
+_NO_ROOM = "the disk, or the cache, has no room for them without an eviction"
+_log = logging.getLogger("holdfast.standbys")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Figures of one store: partitions that this node stands by for, those of them that are complete, missing bytes.
+
+    ``uncovered`` is the number of partitions that run here and of which no standby has a complete copy.
+    """
+
+    partitions: int = 0
+    complete: int = 0
+    missing_bytes: int = 0
+    uncovered: int = 0
+
+
+@dataclass(slots=True)
+class StoreStandbys:
+    """The standby copies of one store. ``settings`` are those in force; ``is_draining`` says whether this node is to go."""
+
+    catching_up: CatchingUp
+    gathering: Gathering
+    publishing: Publishing
+    settings: Callable[[], ZoneSection]
+    is_draining: Callable[[], bool]
+    _duties: Duties = field(default_factory=Duties, init=False)
+    _progress: dict[Partition, Progress] = field(default_factory=dict, init=False)
+    _newest: dict[str, int] = field(default_factory=dict, init=False)
+    """The newest committed version of each query that was looked at, by location."""
+    _neighbourhood: Neighbourhood | None = field(default=None, init=False)
+    _copies: int = field(default=0, init=False)
+    """The neighbourhood, and the number of copies, that the duties are for."""
+    _problem: str = field(default="", init=False)
+
+    @property
+    def figures(self) -> Figures:
+        """The figures of the moment."""
+        missing = [self._missing_bytes(partition) for partition in self._duties.stands_by]
+        return Figures(len(missing), missing.count(0), sum(each or 0 for each in missing), len(self._duties.uncovered))
+
+    async def run(self) -> None:
+        """Keep copies until cancelled."""
+        IN_BACKGROUND.set(True)
+        while True:
+            settings = self.settings()
+            if settings.standbys and self.publishing.section.enabled:
+                self.catching_up.restraint.limit(settings.standby_bytes_per_second, settings.standby_requests_per_second)
+                await self._work_guarded(settings.standbys)
+                await trio.sleep(min(settings.standby_seconds, _IDLE_SECONDS) if self._problem else settings.standby_seconds)
+            else:
+                self._stop()
+                await trio.sleep(_IDLE_SECONDS)
+
+    def _stop(self) -> None:
+        self._duties, self._neighbourhood = Duties(), None
+        self._progress.clear()
+        self.publishing.stand_by(self.catching_up.zone, NOT_STANDING_BY)
+
+    async def _work_guarded(self, copies: int) -> None:
+        problem = ""
+        try:
+            self._tell(copies)
+            await self._look(copies)
+            if self._duties.stands_by and not self.catching_up.copies.room.has_spare(0):
+                problem = _NO_ROOM
+            elif not self.is_draining():
+                await self._catch_up(copies)
+                problem = _NO_ROOM if any(each.lacks_room for each in self._progress.values()) else ""
+        except (HoldfastError, OSError) as error:
+            problem = str(error)
+        if problem and problem != self._problem:
+            _log.info("%s: standby copies wait: %s", self.catching_up.zone, problem)
+        self._problem = problem
+
+    async def _look(self, copies: int) -> None:
+        """Find out from the reports what falls to this node, if they have been read again since."""
+        found = await self.gathering.neighbours(self.catching_up.zone)
+        if found is self._neighbourhood and copies == self._copies:
+            return
+        longest_seconds = _MISSED_REFRESHES * REFRESHES_OF_STANDBYS * self.publishing.section.refresh_seconds
+        neighbours = Neighbours(
+            found.name,
+            _reporters(found.told.values(), self.gathering.clock(), longest_seconds),
+            lambda holder: {told.name for told in found.keepers(holder)},
+        )
+        self._duties = await trio.to_thread.run_sync(duties_of, neighbours, {}, copies, dict(self._newest))
+        self._neighbourhood, self._copies = found, copies
+        for partition in self._progress.keys() - self._duties.stands_by.keys():
+            del self._progress[partition]
+        self._tell(copies)
+
+    async def _catch_up(self, copies: int) -> None:
+        for location in sorted({partition.location for partition in self._duties.stands_by}):
+            version = self._newest[location] = await self.catching_up.newest_version(location)
+            behind = [
+                partition
+                for partition in self._duties.stands_by
+                if partition.location == location and self._progress.get(partition) != Progress(version, 0)
+            ]
+            behind.sort(key=lambda partition: (partition in self._progress, partition.number))
+            if version:
+                await for_each(behind, lambda partition: self._catch_up_one(partition, copies), _PARTITIONS_AT_ONCE)
+
+    async def _catch_up_one(self, partition: Partition, copies: int) -> None:
+        operators = self._duties.stands_by.get(partition)
+        if operators is not None:
+            version = self._newest[partition.location]
+            try:
+                self._progress[partition] = await self.catching_up.catch_up(partition, operators, version)
+            except OSError as problem:  # of this disk: the next round tries it again
+                _log.info("%s: can't look after the copy of %s: %s", self.catching_up.zone, partition, problem)
+            self._tell(copies)
+
+    def _missing_bytes(self, partition: Partition) -> int | None:
+        progress = self._progress.get(partition)
+        return None if progress is None else progress.missing_bytes
+
+    def _tell(self, copies: int) -> None:
+        missing = {partition: progress.missing_bytes for partition, progress in self._progress.items()}
+        self.publishing.stand_by(self.catching_up.zone, Standing(copies, missing))
+
+
+def _reporters(told: Iterable[Told], now: float, longest_seconds: float) -> list[Reporter]:
+    """Return the nodes that have told something; silent are those whose word is so much older than the newest one.
+
+    Times in the future, which somebody has set or a clock that is wrong here makes, make no other silent.
+    """
+    told = list(told)
+    newest = max((each.written for each in told if not each.is_this_node and each.written <= now), default=-math.inf)
+    return [Reporter(each.name, each.report, newest - each.written > longest_seconds) for each in told]
+
+
+class Standbys:
+    """The standby copies of all stores."""
+
+    def __init__(self, stores: Iterable[StoreStandbys]) -> None:
+        self._stores = {each.catching_up.zone: each for each in stores}
+
+    async def run(self) -> None:
+        """Keep copies until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for each in self._stores.values():
+                nursery.start_soon(each.run)
+
+    def figures(self) -> dict[str, Figures]:
+        """Return the figures of each store that has standby copies configured."""
+        return {zone: each.figures for zone, each in self._stores.items() if each.settings().standbys}

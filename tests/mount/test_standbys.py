@@ -1,0 +1,257 @@
+"""Standby copies: what runs on one node is on another one too, before it is needed there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.control.messages import HeldStoreInfo
+from holdfast.holdings.report import NodeReport, QueryState, StoreState, encoded
+from tests.conftest import NodeFactory
+from tests.support.checkpoints.hostile_zips import snapshot_of
+from tests.support.daemons.node import Node, wait_until
+
+SST = "00000{}-01234567-0123-0123-0123-0123456789ab.sst"
+QUICK = {
+    "holdings__interval_seconds": 0.05,
+    "holdings__refresh_seconds": 0.1,
+    "stores__checkpoints__standbys": 1,
+    "stores__checkpoints__standby_seconds": 0.05,
+    "stores__checkpoints__standby_requests_per_second": 0,
+    "remote__retry_deadline_seconds": 2,
+}
+PARTITIONS = range(6)
+
+
+class Query:
+    """A query that runs on ``node``: its state, as Spark writes it with RocksDB, below ``location``."""
+
+    def __init__(self, node: Node, location: str = "team/q") -> None:
+        self.node, self.location = node, location
+
+    def directory(self, partition: int) -> Path:
+        return self.node.checkpoints / self.location / f"state/0/{partition}"
+
+    def snapshot(self, batch: int, *ssts: int) -> None:
+        """Run a batch that leaves a snapshot of each partition; of its SSTs only those are written that are not there."""
+        names = [SST.format(number) for number in ssts]
+        for partition in PARTITIONS:
+            (self.directory(partition) / "SSTs").mkdir(parents=True, exist_ok=True)
+            for name in names:
+                file = self.directory(partition) / "SSTs" / name
+                if not file.exists():
+                    file.write_bytes(name.encode() * 1000)
+            (self.directory(partition) / f"{batch + 1}.zip").write_bytes(snapshot_of(names))
+        self._commit(batch)
+
+    def changes(self, batch: int) -> None:
+        """Run a batch that leaves a changelog of each partition."""
+        for partition in PARTITIONS:
+            (self.directory(partition) / f"{batch + 1}.changelog").write_bytes(b"changes" * (batch + 1))
+        self._commit(batch)
+
+    def _commit(self, batch: int) -> None:
+        commits = self.node.checkpoints / self.location / "commits"
+        commits.mkdir(parents=True, exist_ok=True)
+        (commits / str(batch)).write_bytes(b"v1\n{}")
+
+    def files(self, partition: int, node: Node) -> set[str]:
+        """Return the files of a partition that ``node`` has on its disk."""
+        backing = node.backing(node.checkpoints) / self.directory(partition).relative_to(self.node.checkpoints)
+        return {str(file.relative_to(backing)) for file in backing.rglob("*") if file.is_file()}
+
+    def read(self, partition: int, node: Node, *names: str) -> int:
+        """Read files of a partition on ``node``; return how many bytes it fetched for that."""
+        before = node.status().counters["bytes_fetched"]
+        for name in names:
+            (node.checkpoints / self.location / f"state/0/{partition}" / name).read_bytes()
+        return node.status().counters["bytes_fetched"] - before
+
+
+def told_by(node: Node) -> dict[int, HeldStoreInfo]:
+    """Return what ``node`` says of the state that it holds itself, by partition."""
+    with node.client() as client:
+        found = client.holdings()
+    return {store.partition: store for info in found.nodes for query in info.queries for store in query.stores}
+
+
+def complete(node: Node, version: int) -> set[int]:
+    """Return the partitions of which ``node`` has a complete standby copy of this version."""
+    return {
+        partition
+        for partition, store in told_by(node).items()
+        if store.copy and store.missing_bytes == 0 and store.version == version
+    }
+
+
+def metrics(node: Node) -> str:
+    with node.client() as client:
+        return client.metrics()
+
+
+def metric(node: Node, name: str) -> float:
+    line = next(line for line in metrics(node).splitlines() if line.startswith((f'{name}{{store="checkpoints"', f"{name} ")))
+    return float(line.split()[-1])
+
+
+@pytest.fixture
+def nodes(make_node: NodeFactory) -> tuple[Node, Node, Node]:
+    a, b, c = (make_node(name, holdings__node=name, **QUICK).start() for name in "abc")
+    return a, b, c
+
+
+def covered(others: tuple[Node, ...], version: int) -> bool:
+    """Say whether each partition has a complete copy on exactly one of the other nodes."""
+    found = [partition for node in others for partition in complete(node, version)]
+    return sorted(found) == list(PARTITIONS)
+
+
+def test_each_partition_is_complete_on_another_node_after_a_commit(nodes: tuple[Node, Node, Node]) -> None:
+    a, *others = nodes
+    query = Query(a)
+    query.snapshot(0, 1, 2)
+    query.changes(1)
+    wait_until(lambda: covered((*others,), 2))
+    assert complete(a, 2) == set(), "what runs here is no copy"
+    for node in others:
+        for partition in complete(node, 2):
+            names = ["1.zip", "2.changelog", f"SSTs/{SST.format(1)}", f"SSTs/{SST.format(2)}"]
+            assert query.files(partition, node) == set(names)
+            assert query.read(partition, node, *names) == 0
+
+
+def test_a_copy_follows_the_commits_and_drops_what_they_no_longer_need(nodes: tuple[Node, Node, Node]) -> None:
+    a, *others = nodes
+    query = Query(a)
+    query.snapshot(0, 1)
+    wait_until(lambda: covered((*others,), 1))
+    query.changes(1)
+    wait_until(lambda: covered((*others,), 2))
+    query.snapshot(2, 2)
+    wait_until(lambda: covered((*others,), 3))
+    for node in others:
+        for partition in complete(node, 3):
+            wait_until(lambda: query.files(partition, node) == {"3.zip", f"SSTs/{SST.format(2)}"})  # noqa: B023 at once
+    fetched = sum(metric(node, "holdfast_standby_fetched_bytes_total") for node in others)
+    assert fetched == sum(file.stat().st_size for file in (a.checkpoints / "team/q/state").rglob("*") if file.is_file())
+
+
+def test_what_is_not_committed_is_not_fetched(nodes: tuple[Node, Node, Node]) -> None:
+    a, *others = nodes
+    query = Query(a)
+    query.snapshot(0, 1)
+    (query.directory(0) / "2.changelog").write_bytes(b"of a batch under way")
+    wait_until(lambda: covered((*others,), 1))
+    for node in others:
+        assert "2.changelog" not in query.files(0, node)
+
+
+def test_the_partitions_of_a_lost_node_run_on_and_get_new_standbys(nodes: tuple[Node, Node, Node]) -> None:
+    a, b, c = nodes
+    query = Query(a)
+    query.snapshot(0, 1)
+    wait_until(lambda: covered((b, c), 1))
+    mine = complete(b, 1)
+    assert mine, "of six partitions each node gets one at least"
+    assert mine != set(PARTITIONS)
+    a.kill()
+    a.lose_disk()
+    for partition in PARTITIONS:
+        node = b if partition in mine else c
+        names = ["1.zip", f"SSTs/{SST.format(1)}"]
+        assert query.read(partition, node, *names) == 0, "a restore finds all of it"
+        directory = node.checkpoints / "team/q/state/0" / str(partition)
+        (directory / "2.changelog").write_bytes(b"changes")
+    commits = b.checkpoints / "team/q/commits"
+    (commits / "1").write_bytes(b"v1\n{}")
+    wait_until(lambda: complete(c, 2) == mine, seconds=120)
+    wait_until(lambda: complete(b, 2) == set(PARTITIONS) - mine)
+    wait_until(lambda: metric(b, "holdfast_partitions_without_standby") == 0)
+
+
+def test_a_standby_without_room_evicts_nothing_and_says_so(make_node: NodeFactory) -> None:
+    a = make_node("a", holdings__node="a", **QUICK).start()
+    b = make_node("b", holdings__node="b", cache__max_bytes=20_000, **QUICK).start()
+    (b.blobs / "own").write_bytes(bytes(10_000))
+    query = Query(a)
+    query.snapshot(0, 1)
+    wait_until(lambda: metric(b, "holdfast_standby_missing_bytes") > 0)
+    wait_until(lambda: metric(a, "holdfast_partitions_without_standby") == len(PARTITIONS))
+    wait_until(lambda: "standby copies wait: the disk, or the cache, has no room" in b.log.read_text())
+    assert b.status().counters["files_evicted"] == 0
+    assert complete(b, 1) == set()
+    b.stop()
+    b.start(cache__max_bytes=0)
+    wait_until(lambda: complete(b, 1) == set(PARTITIONS))
+    wait_until(lambda: metric(a, "holdfast_partitions_without_standby") == 0)
+
+
+def test_a_store_that_is_away_is_waited_for(nodes: tuple[Node, Node, Node], remote_files: Path) -> None:
+    a, *others = nodes
+    query = Query(a)
+    query.snapshot(0, 1)
+    wait_until(lambda: covered((*others,), 1))
+    query.changes(1)
+    remote_files.rename(remote_files.with_name("away"))
+    wait_until(lambda: all("standby copies wait: " in node.log.read_text() for node in others))
+    for node in others:
+        for partition in complete(node, 2) | complete(node, 1):
+            assert query.read(partition, node, "1.zip") == 0
+    remote_files.with_name("away").rename(remote_files)
+    wait_until(lambda: covered((*others,), 2))
+
+
+def test_a_planted_report_takes_no_copy_away(nodes: tuple[Node, Node, Node], remote_files: Path) -> None:
+    a, b, c = nodes
+    query = Query(a)
+    query.snapshot(0, 1)
+    wait_until(lambda: covered((b, c), 1))
+    planted = NodeReport(
+        node="mallory",
+        cores=64,
+        standbys=0,
+        queries=[
+            QueryState("team/q", [StoreState(0, partition, "default", 2**63 - 1, 1) for partition in PARTITIONS]),
+            QueryState("no/such/query", [StoreState(0, 0, "default", 1, 1)]),
+        ],
+    )
+    looks = [node.requests()["LIST"] for node in (b, c)]
+    (remote_files / ".holdfast/nodes/mallory.00000000").write_bytes(encoded(planted))
+    wait_until(lambda: all(node.requests()["LIST"] > before + 20 for node, before in zip((b, c), looks, strict=True)))
+    query.changes(1)
+    wait_until(lambda: covered((b, c), 2))
+    assert complete(a, 2) == set()
+
+
+def test_a_node_that_is_drained_hands_its_copies_over(nodes: tuple[Node, Node, Node]) -> None:
+    a, b, c = nodes
+    query = Query(a)
+    query.snapshot(0, 1)
+    wait_until(lambda: covered((b, c), 1))
+    with b.client() as client:
+        list(client.drain(10.0))
+    wait_until(lambda: complete(c, 1) == set(PARTITIONS))
+    with b.client() as client:
+        client.end_drain()
+    wait_until(lambda: covered((b, c), 1))
+
+
+def test_copies_are_in_another_rack(make_node: NodeFactory) -> None:
+    racks = {"a": "east", "b": "east", "c": "west"}
+    a, b, c = (make_node(name, holdings__node=name, holdings__rack=rack, **QUICK).start() for name, rack in racks.items())
+    query = Query(a)
+    query.snapshot(0, 1)
+    wait_until(lambda: complete(c, 1) == set(PARTITIONS))
+    assert complete(b, 1) == set()
+
+
+def test_without_standbys_nothing_is_fetched(make_node: NodeFactory) -> None:
+    settings = {**QUICK, "stores__checkpoints__standbys": 0}
+    a, b = (make_node(name, holdings__node=name, **settings).start() for name in "ab")
+    Query(a).snapshot(0, 1)
+    wait_until(lambda: len(told_by(a)) == len(PARTITIONS))
+    with b.client() as client:
+        assert [info.standbys for info in client.holdings(all_nodes=True).nodes if info.zone == "checkpoints"] == [0, 0]
+    assert "holdfast_standby_partitions{" not in metrics(b)
+    assert told_by(b) == {}
