@@ -63,10 +63,10 @@ class Query:
 
     def read(self, partition: int, node: Node, *names: str) -> int:
         """Read files of a partition on ``node``; return how many bytes it fetched for that."""
-        before = node.status().counters["bytes_fetched"]
+        before = metric(node, "holdfast_fetched_bytes_total")
         for name in names:
             (node.checkpoints / self.location / f"state/0/{partition}" / name).read_bytes()
-        return node.status().counters["bytes_fetched"] - before
+        return int(metric(node, "holdfast_fetched_bytes_total") - before)
 
 
 def told_by(node: Node) -> dict[int, HeldStoreInfo]:

@@ -7,7 +7,7 @@ that has been silent gets no copies. All that a wrong report can cost is a copy,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -70,11 +70,11 @@ def duties_of(neighbours: Neighbours, copies: Mapping[str, int], default_copies:
     """Return the duties of the node that ``neighbours`` are about.
 
     ``copies`` is the number of standby copies of queries that have one of their own, by location; the others have
-    ``default_copies``. ``newest`` is the newest committed version of each query, as far as it is known.
+    ``default_copies``. ``newest`` is the newest committed version of each query, as far as this node has looked for it.
     """
     me, stands_by, uncovered = neighbours.me, dict[Partition, frozenset[int]](), set[Partition]()
     for location, partitions in _by_location(neighbours.reporters).items():
-        most = newest[location] + _VERSIONS_AHEAD if location in newest else None
+        most = _most_version(newest.get(location, 0), [known.portions.get(me) for known in partitions.values()])
         query = _Query(neighbours, location, copies.get(location, default_copies))
         for number, known in partitions.items():
             holder, partition = holder_of(known.portions, most), Partition(location, number)
@@ -152,6 +152,12 @@ def _by_location(reporters: Sequence[Reporter]) -> dict[str, dict[int, _Known]]:
             known.operators.add(operator)
             known.portions[reporter.name] = merged(known.portions.get(reporter.name), portion)
     return found
+
+
+def _most_version(newest: int, mine: Iterable[Portion | None]) -> int | None:
+    """Return the newest version that is believed of a query; None if this node knows nothing of it itself."""
+    known = max([newest, *(portion.own_version for portion in mine if portion is not None)])
+    return known + _VERSIONS_AHEAD if known else None
 
 
 def _node(reporter: Reporter) -> Node:

@@ -15,7 +15,7 @@ import trio
 
 from holdfast.checkpoints.sweeps.several_at_once import for_each
 from holdfast.config import ZoneSection
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, RemoteError, RemoteUnavailableError
 from holdfast.holdings import Gathering, Neighbourhood, Publishing, Told
 from holdfast.holdings.publishing import REFRESHES_OF_STANDBYS
 from holdfast.holdings.report import NOT_STANDING_BY, Partition, Standing
@@ -26,6 +26,9 @@ from holdfast.transfer import IN_BACKGROUND
 _IDLE_SECONDS = 5.0
 _MISSED_REFRESHES = 3
 _PARTITIONS_AT_ONCE = 2
+_EMPTY_SECONDS = 60.0
+"""The time for which a query without any commit is not looked at again: somebody may have made it up."""
+_MOST_QUERIES = 10_000
 _NO_ROOM = "the disk, or the cache, has no room for them without an eviction"
 _log = logging.getLogger("holdfast.standbys")
 
@@ -56,6 +59,8 @@ class StoreStandbys:
     _progress: dict[Partition, Progress] = field(default_factory=dict, init=False)
     _newest: dict[str, int] = field(default_factory=dict, init=False)
     """The newest committed version of each query that was looked at, by location."""
+    _empty_until: dict[str, float] = field(default_factory=dict, init=False)
+    """The trio times until which queries that had no commit are left alone, by location."""
     _neighbourhood: Neighbourhood | None = field(default=None, init=False)
     _copies: int = field(default=0, init=False)
     """The neighbourhood, and the number of copies, that the duties are for."""
@@ -116,19 +121,40 @@ class StoreStandbys:
         self._neighbourhood, self._copies = found, copies
         for partition in self._progress.keys() - self._duties.stands_by.keys():
             del self._progress[partition]
+        locations = {partition.location for partition in self._duties.stands_by}
+        for location in self._empty_until.keys() - locations:
+            del self._empty_until[location]
+        if len(self._newest) > _MOST_QUERIES:
+            self._newest.clear()
         self._tell(copies)
 
     async def _catch_up(self, copies: int) -> None:
+        """Bring all copies up to date. A query that the store refuses does not keep the others waiting."""
+        refused: RemoteError | None = None
         for location in sorted({partition.location for partition in self._duties.stands_by}):
-            version = self._newest[location] = await self.catching_up.newest_version(location)
-            behind = [
-                partition
-                for partition in self._duties.stands_by
-                if partition.location == location and self._progress.get(partition) != Progress(version, 0)
-            ]
-            behind.sort(key=lambda partition: (partition in self._progress, partition.number))
-            if version:
-                await for_each(behind, lambda partition: self._catch_up_one(partition, copies), _PARTITIONS_AT_ONCE)
+            try:
+                await self._catch_up_query(location, copies)
+            except RemoteUnavailableError:
+                raise
+            except RemoteError as problem:
+                refused = problem
+        if refused is not None:
+            raise refused
+
+    async def _catch_up_query(self, location: str, copies: int) -> None:
+        if self._empty_until.get(location, -math.inf) > trio.current_time():
+            return
+        version = self._newest[location] = await self.catching_up.newest_version(location)
+        if not version:
+            self._empty_until[location] = trio.current_time() + _EMPTY_SECONDS
+            return
+        behind = [
+            partition
+            for partition in self._duties.stands_by
+            if partition.location == location and self._progress.get(partition) != Progress(version, 0)
+        ]
+        behind.sort(key=lambda partition: (partition in self._progress, partition.number))
+        await for_each(behind, lambda partition: self._catch_up_one(partition, copies), _PARTITIONS_AT_ONCE)
 
     async def _catch_up_one(self, partition: Partition, copies: int) -> None:
         operators = self._duties.stands_by.get(partition)
