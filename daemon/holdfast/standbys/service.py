@@ -26,8 +26,8 @@ from holdfast.transfer import IN_BACKGROUND
 _IDLE_SECONDS = 5.0
 _MISSED_REFRESHES = 3
 _PARTITIONS_AT_ONCE = 2
-_EMPTY_SECONDS = 60.0
-"""The time for which a query without any commit is not looked at again: somebody may have made it up."""
+_EMPTY_ROUNDS = 4
+"""The number of rounds in which a query without any commit is looked at once: somebody may have made it up."""
 _MOST_QUERIES = 10_000
 _NO_ROOM = "the disk, or the cache, has no room for them without an eviction"
 _log = logging.getLogger("holdfast.standbys")
@@ -146,7 +146,7 @@ class StoreStandbys:
             return
         version = self._newest[location] = await self.catching_up.newest_version(location)
         if not version:
-            self._empty_until[location] = trio.current_time() + _EMPTY_SECONDS
+            self._empty_until[location] = trio.current_time() + _EMPTY_ROUNDS * self.settings().standby_seconds
             return
         behind = [
             partition

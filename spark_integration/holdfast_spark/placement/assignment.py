@@ -1,4 +1,5 @@
-"""The assignment of partitions to nodes: each goes to a node that holds its state, newest and most first.
+"""The assignment of partitions to nodes: each goes to a node that holds its state, newest and most first. Where the node
+that worked with a partition is gone, that is its standby.
 
 No node gets much more than its share. Pure. A node's share of the partitions is by its cores. It gets at most a quarter
 more, rounded to whole partitions, and at least a quarter less: a node that has just come holds nothing, and would get
@@ -24,10 +25,16 @@ _NEXT_TO_NOTHING = 20
 
 
 class Held(NamedTuple):
-    """The state of a partition that a node holds: the newest version, and its bytes."""
+    """The state of a partition that a node holds: the newest version, and its bytes.
+
+    ``ran_last``: the partition ran on this node last, so it has all of it, although its version may have been told long ago.
+    ``missing_bytes`` is what is known to be missing.
+    """
 
     version: int
     size_bytes: int
+    ran_last: bool = False
+    missing_bytes: int = 0
 
 
 Holders = Mapping[str, Held]
@@ -128,15 +135,15 @@ def _price(partition: int, giver: _Node, taker: _Node, holders: Holders) -> tupl
 
 
 def _in_order(holders: Holders, current: str | None) -> list[str]:
-    """Return the nodes to ask in turn: where it runs, then whoever holds most of it in the newest version.
+    """Return the nodes to ask in turn: where it runs, then where it ran last, then whoever has most of the newest version.
 
     A node that holds next to nothing has read a file or two, and does not hold the state, however new they are.
     """
     enough = _most_bytes(holders) / _NEXT_TO_NOTHING
 
-    def rank(name: str) -> tuple[bool, int, int, str]:
+    def rank(name: str) -> tuple[bool, bool, int, int, int, str]:
         each = holders[name]
-        return each.size_bytes < enough, -each.version, -each.size_bytes, name
+        return each.size_bytes < enough, not each.ran_last, -each.version, each.missing_bytes, -each.size_bytes, name
 
     order = sorted(holders, key=rank)
     return order if current is None else [current, *(name for name in order if name != current)]

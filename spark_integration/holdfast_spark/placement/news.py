@@ -6,28 +6,51 @@ that. Their places (``Executor.place``) are what state is assigned to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from holdfast.control.messages import HoldingsInfo
+from holdfast.control.messages import HeldStoreInfo, HoldingsInfo
 from holdfast_spark.placement.assignment import Held, Holders
 from holdfast_spark.placement.driver import Executor
 
 
-def by_partition(nodes: Iterable[HoldingsInfo], executors: Iterable[Executor], path: str) -> dict[int, dict[str, Held]]:
+def by_partition(nodes: Sequence[HoldingsInfo], executors: Iterable[Executor], path: str) -> dict[int, dict[str, Held]]:
     """Return what each executor's place holds of each partition of the query at ``path``, over all operators and stores.
 
     If a place has several daemons, the one that has told last counts. A node that is drained holds nothing.
     """
+    last = _ran_last(nodes, path)
     found: dict[int, dict[str, Held]] = {}
     for place, node in nodes_by_place(nodes, executors).items():
-        for query in node.queries:
-            if query.path != path or node.draining:
-                continue
-            for store in query.stores:
-                holders = found.setdefault(store.partition, {})
-                before = holders.get(place, Held(0, 0))
-                holders[place] = Held(max(before.version, store.version), before.size_bytes + store.size_bytes)
+        for store in _stores(node, path) if not node.draining else ():
+            holders = found.setdefault(store.partition, {})
+            before = holders.get(place, Held(0, 0))
+            holders[place] = Held(
+                max(before.version, store.version),
+                before.size_bytes + store.size_bytes,
+                last[store.partition] is node,
+                max(before.missing_bytes, store.missing_bytes or 0),
+            )
     return found
+
+
+def _ran_last(nodes: Iterable[HoldingsInfo], path: str) -> dict[int, HoldingsInfo | None]:
+    """Return the node on which each partition ran last: it has worked with the newest version. It need not have executors.
+
+    If several have told the same version, that tells nothing.
+    """
+    newest: dict[int, tuple[int, HoldingsInfo | None]] = {}
+    for node in nodes:
+        for store in _stores(node, path):
+            version, before = newest.setdefault(store.partition, (0, None))
+            if not store.copy and store.version > version:
+                newest[store.partition] = store.version, node
+            elif not store.copy and store.version == version and before is not node:
+                newest[store.partition] = version, None
+    return {partition: node for partition, (_, node) in newest.items()}
+
+
+def _stores(node: HoldingsInfo, path: str) -> Iterator[HeldStoreInfo]:
+    return (store for query in node.queries if query.path == path for store in query.stores)
 
 
 def holding_nodes(nodes: Iterable[HoldingsInfo], path: str) -> list[HoldingsInfo]:
@@ -54,11 +77,11 @@ def draining_places(nodes: Iterable[HoldingsInfo], executors: Iterable[Executor]
 
 
 def moved_to_strangers(placed: Iterable[str], held: Mapping[int, Holders]) -> dict[str, list[int]]:
-    """Return, by place, the partitions that are to go where nothing of their state is, though it is somewhere."""
+    """Return, by place, the partitions that are to go where their state is not, or not all of it, though it is somewhere."""
     moved: dict[str, list[int]] = {}
     for partition, place in enumerate(placed):
         holders = held.get(partition, {})
-        if holders and place not in holders:
+        if holders and (place not in holders or holders[place].missing_bytes):
             moved.setdefault(place, []).append(partition)
     return moved
 

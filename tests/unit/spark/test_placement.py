@@ -309,9 +309,25 @@ class Steered:
         self.lost_in_fetch = ""
         self.steering = Steering(self.cluster, self._ask, self._fetch)
 
-    def hold(self, node: str, *partitions: int, draining: bool = False) -> None:
+    def hold(
+        self,
+        node: str,
+        *partitions: int,
+        draining: bool = False,
+        version: int = 7,
+        copy: bool = False,
+        missing_bytes: int | None = None,
+    ) -> None:
         stores = [
-            HeldStoreInfo(operator=0, partition=partition, store="default", version=7, size_bytes=100)
+            HeldStoreInfo(
+                operator=0,
+                partition=partition,
+                store="default",
+                version=version,
+                size_bytes=100,
+                copy=copy,
+                missing_bytes=missing_bytes,
+            )
             for partition in partitions
         ]
         query = HeldQueryInfo(path=str(self.location), stores=stores)
@@ -441,6 +457,51 @@ def test_a_lost_executors_partitions_are_spread_at_once(steered: Steered, tmp_pa
     assert {key for key in first if first[key] != second[key]} == {key for key in first if first[key] == "h3"}
     assert Counter(second.values()) == {"h1": 3, "h2": 3}
     assert steered.fetched == [], "what must move at once can't be fetched ahead"
+
+
+def test_a_lost_nodes_partitions_go_to_their_standbys(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 6)
+    steered.cluster.hosts = ["h1", "h2", "h3"]
+    steered.hold("h3", 0, 1, version=9)
+    steered.hold("h1", 1, version=12, copy=True, missing_bytes=0)
+    steered.hold("h2", 0, version=12, copy=True, missing_bytes=0)
+    placed = steered.begin()
+    assert (placed[0, 0], placed[0, 1]) == ("h3", "h3"), "it ran there last, though that was told long ago"
+    second = steered.become("h1", "h2")
+    assert (second[0, 0], second[0, 1]) == ("h2", "h1")
+    assert steered.fetched == []
+
+
+def test_of_two_copies_the_complete_one_counts(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 2)
+    steered.cluster.hosts = ["h1", "h2"]
+    steered.hold("h1", 0, copy=True, missing_bytes=1)
+    steered.hold("h2", 0, copy=True, missing_bytes=0)
+    assert steered.begin()[0, 0] == "h2"
+
+
+def test_a_partition_moves_to_an_incomplete_copy_once_the_rest_has_been_fetched(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 4)
+    steered.cluster.hosts = ["h1"]
+    first = steered.begin()
+    steered.hold("h1", 0, 1, 2, 3)
+    steered.hold("h2", 0, 1, 2, 3, copy=True, missing_bytes=5)
+    steered.become("h1", "h2")
+    _, meanwhile, second = steered.cluster.told
+    assert meanwhile == first
+    assert steered.fetched == [{"h2": sorted(partition for (_, partition), where in second.items() if where == "h2")}]
+    assert steered.fetched[0]["h2"]
+
+
+def test_a_complete_copy_is_moved_to_at_once(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 4)
+    steered.cluster.hosts = ["h1"]
+    steered.begin()
+    steered.hold("h1", 0, 1, 2, 3)
+    steered.hold("h2", 0, 1, 2, 3, copy=True, missing_bytes=0)
+    assert "h2" in steered.become("h1", "h2").values()
+    assert len(steered.cluster.told) == 2
+    assert steered.fetched == []
 
 
 def test_a_node_that_comes_gets_its_share_once_it_has_been_fetched(steered: Steered, tmp_path: Path) -> None:
