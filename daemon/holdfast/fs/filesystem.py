@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Protocol
 
 import trio
 
@@ -95,18 +97,22 @@ class FileSystem:
         if node is not None:
             self.releasing.forgotten(node)
 
-    async def unlink(self, directory: Node, name: bytes, attempt: Attempt = FIRST) -> None:
-        """unlink(2). Raises ``RemoteError`` if only the store knows the name and it does not answer."""
-        await self.lookup.learn(directory, name)
-        await self.unlinking.unlink(directory, name, attempt)
+    def unlink(self, directory: Node, name: bytes, attempt: Attempt = FIRST) -> Coroutine[Any, Any, None]:
+        """Begin unlink(2). Raises ``RemoteError`` if only the store knows the name and it does not answer."""
+        unlink = partial(self.unlinking.unlink, directory, name, attempt)
+        return self._learn_first(directory, name, unlink) if self.lookup.is_unknown(directory, name) else unlink()
 
-    async def rename(
+    def rename(
         self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller, attempt: Attempt = FIRST
-    ) -> None:
-        """renameat2(2). Raises as ``unlink`` does."""
-        if not attempt.resent:
-            await self.lookup.learn(source, old)
-        await self.renaming.rename(source, old, target, new, flags, caller, attempt)
+    ) -> Coroutine[Any, Any, None]:
+        """Begin renameat2(2). Raises as ``unlink`` does."""
+        rename = partial(self.renaming.rename, source, old, target, new, flags, caller, attempt)
+        is_unknown = not attempt.resent and self.lookup.is_unknown(source, old)
+        return self._learn_first(source, old, rename) if is_unknown else rename()
+
+    async def _learn_first(self, directory: Node, name: bytes, operation: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        await self.lookup.learn(directory, name)
+        await operation()
 
     async def send_new(self, node: Node) -> None:
         """Send a file that mknod(2) made without opening it, if its names are sent. Raises as a close does."""

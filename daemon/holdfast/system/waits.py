@@ -23,27 +23,35 @@ class Suspended(Exception):  # noqa: N818 it is no error
         self.operation = operation
 
 
-class _Step:
-    is_outside_tasks = False
+class _Stepping:
+    """Whether an operation is being stepped. An attribute of an object: to change a class empties Python's caches for it."""
+
+    __slots__ = ("is_on",)
+
+    def __init__(self) -> None:
+        self.is_on = False
+
+
+_stepping = _Stepping()
 
 
 @coroutine
 def before_waiting() -> Generator[object, None, None]:
     """Await this before anything that waits, in an operation that may run outside of a task. Other requests may run then."""
-    if _Step.is_outside_tasks:
+    if _stepping.is_on:
         yield _SUSPENDED
 
 
 def step(operation: Coroutine[Any, Any, _T]) -> _T:
     """Run an operation and return its result. Raises ``Suspended`` if it comes to a wait, and what the operation raises."""
-    _Step.is_outside_tasks = True
+    _stepping.is_on = True
     try:
         trap = operation.send(None)
     except StopIteration as end:
         result: _T = end.value
         return result
     finally:
-        _Step.is_outside_tasks = False
+        _stepping.is_on = False
     if trap is not _SUSPENDED:
         operation.close()
         raise RuntimeError("an operation waits without having said so")

@@ -47,6 +47,8 @@ class Zone:
     """True if the zone shows a store itself."""
     sends: bool = field(init=False, repr=False, compare=False)
     """True if files are sent to the store."""
+    digests_later: bool = field(init=False, repr=False, compare=False)
+    """True if files are hashed after their last close: the zone keeps digests, and sends nothing, which would hash them."""
     key_start: int = field(init=False, repr=False, compare=False)
     """The position in a path of the zone at which the object key begins."""
 
@@ -55,6 +57,7 @@ class Zone:
         object.__setattr__(self, "is_store", self.kind is ZoneKind.STORE)
         object.__setattr__(self, "key_start", len(self.prefix) + 1 if self.prefix else 0)
         object.__setattr__(self, "sends", self.durability in (Durability.COMMIT, Durability.ASYNC))
+        object.__setattr__(self, "digests_later", self.digests and not self.sends)
 
     def key_of(self, path: bytes) -> bytes:
         """Return ``path`` (of the tree, in this zone) relative to the zone: the object key, as bytes."""
@@ -67,10 +70,15 @@ class ZonePath:
 
     zone: Zone
     path: bytes
+    start: bytes = field(init=False, repr=False, compare=False)
+    """The beginning of the paths of its entries."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "start", self.path + b"/" if self.path else b"")
 
     def child_path(self, name: bytes) -> bytes:
         """Return the path of the entry ``name``."""
-        return self.path + b"/" + name if self.path else name
+        return self.start + name
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ class ZoneName:
 
     def __init__(self, place: ZonePath, name: bytes, names: NameTable) -> None:
         zone = place.zone
-        path = place.child_path(name)
+        path = place.start + name
         kind = NameKind.REPLACEABLE
         if zone.remote is not None and len(key := zone.key_of(path)) <= LONGEST_KEY_BYTES:
             kind = names.kind_of(key)

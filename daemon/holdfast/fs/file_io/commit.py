@@ -108,12 +108,13 @@ class Committer:
         """Queue a file for hashing, at its last handle, in zones that keep digests and send nothing."""
         if not opened.may_change:
             return
-        places = [self._directories.place(parent) for parent in opened.node.names_by_directory()]
-        if not any(self._check.digests_later(place) for place in places):
+        places = map(self._directories.place, opened.node.names_by_directory())
+        digesting = [place for place in places if place.zone.digests_later]
+        if not digesting:
             return
         entry = self._index.entries.get(opened.inode)
         if entry is None or not entry.digest:
-            for place in places:
+            for place in digesting:
                 self._check.later(place, opened.node)
 
     def _may_wait(self, name: Name) -> bool:

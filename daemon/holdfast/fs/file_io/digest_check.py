@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat as stat_module
 from dataclasses import dataclass
 
@@ -23,24 +24,35 @@ class DigestCheck:
     _policy: NamePolicy
     _directories: Directories
 
-    def is_known_intact(self, node: Node, opened: OpenFile) -> bool:
-        """Say whether the file may be served without reading its bytes."""
+    def is_checked(self, node: Node, opened: OpenFile) -> bool:
+        """Say whether a file that has a digest may be served without reading its bytes."""
+        return self._is_checked(node, os.fstat(opened.fd))
+
+    def is_closed_file_checked(self, node: Node) -> bool:
+        """Say the same of a node that is not open: it has no digest, or is no file, or its digest has been checked."""
         if not self._policy.has_digest(node):
             return True
+        stat = self._directories.stat(node.parent, node.name) if node.parent is not None else None
+        if stat is None or stat.st_ino != node.backing:
+            return False
+        return not stat_module.S_ISREG(stat.st_mode) or self._is_checked(node, stat)
+
+    def _is_checked(self, node: Node, stat: os.stat_result) -> bool:
         path = path_of(node)
-        return path is None or self._verifier.is_checked(path, opened.fd)
+        return path is None or self._verifier.is_checked(path, stat)
 
     async def is_intact(self, node: Node, opened: OpenFile) -> bool:
-        """Say whether the file may be served. If not, it has been put into quarantine and the node has no file."""
-        if self.is_known_intact(node, opened):
-            return True
+        """Say whether a file that has a digest and is not ``is_checked`` may be served.
+
+        If not, it has been put into quarantine and the node has no file.
+        """
         await before_waiting()
         path = path_of(node)
         return path is None or await self._verifier.check_before_use(path, opened.fd)
 
     async def is_closed_file_intact(self, node: Node) -> bool:
         """Do what ``is_intact`` does for a node that is not open."""
-        if not self._policy.has_digest(node) or self._is_special(node):
+        if self.is_closed_file_checked(node):
             return True
         try:
             opened = open_local(self._directories, node, writable=False)
@@ -57,18 +69,9 @@ class DigestCheck:
         if path is not None and self._policy.has_digest(opened.node):
             self._verifier.drop_unreadable(path, opened.fd, problem)
 
-    def digests_later(self, place: ZonePath) -> bool:
-        """Say whether the zone keeps digests and sends nothing: what is hashed in other zones is hashed when it is sent."""
-        return place.zone.digests and not place.zone.sends
-
     def later(self, place: ZonePath, node: Node) -> None:
-        """Queue the file at ``place`` for hashing if its zone keeps digests and sends nothing."""
-        if self.digests_later(place) and node.backing:
+        """Queue a file for hashing if that is to be done in its directory's zone."""
+        if place.zone.digests_later and node.backing:
             path = path_of(node)
             if path is not None:
                 self._verifier.digest_soon(path)
-
-    def _is_special(self, node: Node) -> bool:
-        """Say whether the node is a symbolic link, FIFO, socket or device, whose bytes are not read here."""
-        stat = self._directories.stat(node.parent, node.name) if node.parent is not None else None
-        return stat is not None and not stat_module.S_ISREG(stat.st_mode)

@@ -20,9 +20,18 @@ class LocalFiles:
     _check: DigestCheck
     _locks: NodeLocks
 
+    def is_local(self, node: Node) -> bool:
+        """Say whether ``make_local`` has nothing to do: the file is here, whole, and need not be read to be checked."""
+        if node.is_directory:
+            return True
+        if node.backing == 0 or self._locks.is_held(node):
+            return False
+        opened = node.opened
+        return self._check.is_closed_file_checked(node) if opened is None else opened.arrival is None
+
     async def make_local(self, node: Node) -> None:
         """Return when the node's bytes are whole, verified and in the tree. Raises ``HoldfastError``."""
-        if node.is_directory:
+        if self.is_local(node):
             return
         async with self._locks.of(node):
             was_corrupt = node.backing != 0 and node.opened is None and not await self._check.is_closed_file_intact(node)

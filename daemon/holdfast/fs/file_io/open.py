@@ -66,13 +66,10 @@ class Opening:
         changes = _changes(flags)
         if changes:
             self._directories.check_may_grow(node)
+        before = node.backing
         opened = await self.acquire(node, flags, thread=caller.pid)
-        try:
-            if caller.uid:
-                self._guard.check_open(node, flags, caller)  # by now it may have turned out to be a copy
-        except BaseException:
-            self._files.release(opened)
-            raise
+        if node.backing != before:
+            self._check_fetched(opened, flags, caller)
         return self._handing_out.hand_out(opened, request, caller, changes=changes, executes=executes(flags))
 
     async def acquire(self, node: Node, flags: int, *, thread: int | None = None) -> OpenFile:
@@ -83,11 +80,15 @@ class Opening:
         changes = _changes(flags)
         if changes:
             self._check_writable(node)
-        if thread is not None:
+        if thread is not None and self._separation.concerns(node, changes=changes):
             await self._separation.settle(node, thread, changes=changes)
-        async with self._locks.of(node):
+        if not self._locks.take(node):
+            await self._locks.wait(node)
+        try:
             opened = await self._open_or_fetch(node, flags, changes=changes)
             opened.count()
+        finally:
+            self._locks.release(node)
         try:
             if flags & os.O_TRUNC:
                 await self._arriving.wait_whole(opened)
@@ -100,6 +101,14 @@ class Opening:
             self._files.release(opened)
             raise
         return opened
+
+    def _check_fetched(self, opened: OpenFile, flags: int, caller: Caller) -> None:
+        """Check the caller's rights to a file that has come meanwhile: it may be a copy of an object."""
+        try:
+            self._guard.check_open(opened.node, flags, caller)
+        except BaseException:
+            self._files.release(opened)
+            raise
 
     def _note_unsent(self, opened: OpenFile) -> None:
         if not opened.unsent and self._is_dirty(opened.node):
@@ -116,24 +125,28 @@ class Opening:
             is_miss = node.backing == 0
             if is_miss and not await self._misses.open(node, truncate=bool(flags & os.O_TRUNC), was_corrupt=was_corrupt):
                 continue
+            has_digest = node.opened is None and self._policy.has_digest(node)
             if node.opened is None:
-                was_corrupt = not await self._open_checked(node, flags, changes=changes)
+                opened = open_local(self._directories, node, writable=changes)
+                if flags & os.O_TRUNC or not has_digest:
+                    node.opened = opened
+                else:
+                    was_corrupt = not await self._open_checked(node, opened)
             if node.opened is None:
                 continue
             if node.opened.arrival is None:
                 self._prefetcher.opened(node, node.opened.fd)
-            if not is_miss:
+            if has_digest and not is_miss:
                 self._count_hit(node.opened)
             if changes and not node.opened.writable:
                 node.opened.make_writable()  # another task has opened it meanwhile
             return node.opened
         raise changes_too_fast(node)
 
-    async def _open_checked(self, node: Node, flags: int, *, changes: bool) -> bool:
-        """Open the file of a node if it is intact. Returns False if it is not; it has then been put into quarantine."""
-        opened = open_local(self._directories, node, writable=changes)
+    async def _open_checked(self, node: Node, opened: OpenFile) -> bool:
+        """Open the node with this file if it is intact. Returns False if it is not; it has then been put into quarantine."""
         try:
-            is_intact = bool(flags & os.O_TRUNC) or await self._check.is_intact(node, opened)
+            is_intact = self._check.is_checked(node, opened) or await self._check.is_intact(node, opened)
         except BaseException:
             opened.close()
             raise
@@ -156,12 +169,13 @@ class Opening:
             self._files.release(opened)
             raise
         opened.uncount()  # the caller counts its own at once
-        self._count_hit(opened)
+        if self._policy.has_digest(opened.node):
+            self._count_hit(opened)
         return opened
 
     def _count_hit(self, opened: OpenFile) -> None:
         node = opened.node
-        if node.backing and self._policy.has_digest(node):
+        if node.backing:
             self._counters.hits += 1
             self._counters.bytes_hit += os.fstat(opened.fd).st_size
             self._entries.used(node.backing, time.time_ns())

@@ -123,8 +123,6 @@ class OpenFiles:
         node = opened.node
         if opened.handles > 0 or node.opened is not opened:
             return
-        if opened.stamp is not None:
-            self._writes.end(opened)
         self._passthrough.end(opened)
         self._handles.closed(opened)
         if opened.charged_uid:
@@ -136,11 +134,11 @@ class OpenFiles:
             self._freeing.close(opened.fd)
         else:
             os.close(opened.fd)
-        opened.arrived()
+        if opened.arrival is not None:
+            opened.arrived()
         node.opened = None
-        if opened.mtime_shown_ns:
-            self._times.released(opened.inode)
+        self._writes.end(opened, self._times.released(opened.inode) if opened.mtime_shown_ns else None)
         self._closed(node)
-        if not node.is_named:
+        if not is_named:
             self._nodes.unbind(node)
         self._nodes.release(node)

@@ -64,15 +64,13 @@ class Separation:
     _recent: dict[int, _Recent] = field(init=False, default_factory=dict)
     """The nodes that were separated a moment ago, by id."""
 
-    async def settle(self, node: Node, thread: int, *, changes: bool) -> None:
-        """Return if a file may be opened as it is, for ``changes`` or for reading. Raises ``StaleNodeError`` if not.
+    def concerns(self, node: Node, *, changes: bool) -> bool:
+        """Say whether ``settle`` must be called first. A file with one name, which nearly all are, takes one stat."""
+        return node.id in self._recent or (changes and self._may_have_both(node))
 
-        A file with one name, which nearly all are, takes one stat.
-        """
-        if node.id in self._recent:
-            await before_waiting()
-        elif not changes or not self._may_have_both(node):
-            return
+    async def settle(self, node: Node, thread: int, *, changes: bool) -> None:
+        """Return if a file may be opened as it is, for ``changes`` or for reading. Raises ``StaleNodeError`` if not."""
+        await before_waiting()
         if changes:
             await self.separate(node, thread)
         else:

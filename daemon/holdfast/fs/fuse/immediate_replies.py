@@ -27,7 +27,7 @@ from holdfast.fs.fuse.operation_times import name_of
 from holdfast.fs.fuse.readdir_replies import ReaddirReplies
 from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.fs.fuse.request_turns import Turns
-from holdfast.fs.inodes.caller import NOBODY, Caller
+from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.lookup import Found
 from holdfast.kernel import Connection, Opcode, OpenFlag
@@ -42,6 +42,8 @@ _OPEN_FLAGS = {
     (True, True): int(OpenFlag.PASSTHROUGH),
 }
 """The open flags of a file, by whether it is served by passthrough and whether the kernel is to send FLUSH."""
+_MOST_CALLERS = 64
+"""The number of callers that are kept at hand: most requests come from a few threads, and from the kernel itself."""
 _NodeMethod = Callable[[Node, bytes, Caller], Answer]
 _Method = Callable[[int, bytes, Caller], Answer]
 
@@ -66,7 +68,7 @@ class ImmediateReplies:
         self._losing = base.unlinks.losing.candidates
         self._counters = base.parts.counters
         self._request = 0
-        self._caller = NOBODY
+        self._callers: dict[tuple[int, int, int], Caller] = {}
         self._known = base.nodes.known
         self._zone = observer.times.zone
         self._times = observer.times
@@ -106,17 +108,18 @@ class ImmediateReplies:
     def answer(self, opcode: int, unique: int, node_id: int, uid: int, gid: int, pid: int, body: bytes) -> Answer:
         """Return the body of the reply, an errno (0 for success), or None if the request must take the usual way."""
         self._request = unique
-        if self._caller != (uid, gid, pid):  # mostly it is the same as before
-            self._caller = Caller(uid, gid, pid)
+        caller = self._callers.get((uid, gid, pid))
+        if caller is None:
+            caller = self._new_caller(uid, gid, pid)
         node = self._known(node_id)
         self._zone[0] = node.zone if node is not None else 0
         try:
             method = self._about_nodes.get(opcode)
             if method is None:
-                return self._others[opcode](node_id, body, self._caller)
+                return self._others[opcode](node_id, body, caller)
             if node is None or not node.lookups:  # an earlier daemon gave it to the kernel
                 node = self._nodes.get(node_id)
-            return method(node, body, self._caller)
+            return method(node, body, caller)
         except Suspended as suspended:
             self._begun.keep(unique, suspended.operation)
             return None
@@ -126,6 +129,12 @@ class ImmediateReplies:
             return errno_of(problem, name_of(Opcode(opcode)), self._counters)
         except Exception as problem:  # noqa: BLE001 the boundary is where all else ends
             return errno_of(problem, name_of(Opcode(opcode)), self._counters)
+
+    def _new_caller(self, uid: int, gid: int, pid: int) -> Caller:
+        if len(self._callers) >= _MOST_CALLERS:
+            self._callers.clear()
+        caller = self._callers[uid, gid, pid] = Caller(uid, gid, pid)
+        return caller
 
     # --- names -------------------------------------------------------------------------------------------------------
 

@@ -39,23 +39,21 @@ class DescriptorCache:
         self._descriptors: OrderedDict[int, int] = OrderedDict()
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most = min(_MOST_DESCRIPTORS, limit // _PART_OF_ALL)
-        self._last_id, self._last_fd = _NO_NODE, -1
-        """The directory of the last ``get``: a request asks for the same one several times."""
+        self.last_id, self.last_fd = _NO_NODE, -1
+        """The directory of the last ``get``, and its descriptor."""
 
     def get(self, node_id: int) -> int | None:
         """Return the descriptor of a directory if it is open. The cache keeps ownership."""
-        if node_id == self._last_id:
-            return self._last_fd
         fd = self._descriptors.get(node_id)
         if fd is not None:
             self._descriptors.move_to_end(node_id)
-            self._last_id, self._last_fd = node_id, fd
+            self.last_id, self.last_fd = node_id, fd
         return fd
 
     def keep(self, node_id: int, fd: int) -> None:
         """Take ownership of the descriptor of a directory."""
         self._descriptors[node_id] = fd
-        self._last_id = _NO_NODE
+        self.last_id = _NO_NODE
         if len(self._descriptors) > self._most:
             oldest_id, oldest = self._descriptors.popitem(last=False)
             self._close(oldest_id, oldest)
@@ -72,7 +70,7 @@ class DescriptorCache:
         """Close the descriptor of a directory, if it is open."""
         fd = self._descriptors.pop(node_id, None)
         if fd is not None:
-            self._last_id = _NO_NODE
+            self.last_id = _NO_NODE
             self._close(node_id, fd)
 
     def close(self) -> None:
@@ -80,7 +78,7 @@ class DescriptorCache:
         for node_id, fd in self._descriptors.items():
             self._close(node_id, fd)
         self._descriptors.clear()
-        self._last_id = _NO_NODE
+        self.last_id = _NO_NODE
 
     def _close(self, node_id: int, fd: int) -> None:
         self._replies.stop_serving(node_id)

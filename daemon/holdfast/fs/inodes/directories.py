@@ -123,7 +123,10 @@ class Directories:
 
         Raises ``NoSuchEntryError`` if the directory was removed or exists only in the store.
         """
-        fd = self._descriptors.get(node.id)
+        cache = self._descriptors
+        if node.id == cache.last_id:  # a request asks for the same one several times
+            return cache.last_fd
+        fd = cache.get(node.id)
         return fd if fd is not None else self._opened(node)
 
     def _opened(self, node: Node) -> int:

@@ -23,21 +23,20 @@ class Growth:
 
     def __init__(self) -> None:
         self._watches: list[Watch] = []
-
-    @property
-    def is_watched(self) -> bool:
+        self.is_watched = False
         """True if ``note`` has an effect at the moment."""
-        return bool(self._watches)
 
     @contextmanager
     def watch(self, path: bytes) -> Iterator[Watch]:
         """Watch the directory at ``path`` until the block is left."""
         watch = Watch(path)
         self._watches.append(watch)
+        self.is_watched = True
         try:
             yield watch
         finally:
             self._watches.remove(watch)
+            self.is_watched = bool(self._watches)
 
     def note(self, path: bytes) -> None:
         """Note that an entry is about to be made in the directory at ``path``."""

@@ -92,7 +92,10 @@ class HotFiles:
 
     def of(self, inode: int) -> OpenFile | None:
         """Return the open file ``inode`` if it is hot. Raises ``FileBusyError`` for a closed one on which a call is late."""
-        return self.of_node(self._nodes.of_backing(inode), inode)
+        node = self._nodes.of_backing(inode)
+        if node is None and not self._late:  # nearly always
+            return None
+        return self.of_node(node, inode)
 
     def of_node(self, node: Node | None, inode: int) -> OpenFile | None:
         """Return and raise what ``of`` does for ``inode``, the file of ``node``."""

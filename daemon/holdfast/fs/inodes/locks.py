@@ -26,8 +26,34 @@ class NodeLocks:
         """The waiting tasks of each lock; None until the first one waits."""
 
     def of(self, key: Key) -> NodeLock:
-        """Return the lock of ``key``, for one ``async with``."""
-        return NodeLock(self._held, key)
+        """Return the lock of ``key``, for one ``async with``. The most frequent requests use ``take`` and ``wait``."""
+        return NodeLock(self, key)
+
+    def take(self, key: Key) -> bool:
+        """Take the lock of ``key``, until ``release``, unless it is held; return whether it was free."""
+        if key in self._held:
+            return False
+        self._held[key] = None
+        return True
+
+    async def wait(self, key: Key) -> None:
+        """Take the lock of ``key``, until ``release``, after those who have it now. If cancelled, it is not taken."""
+        await before_waiting()
+        if self.take(key):
+            return
+        waiting = self._held[key]
+        if waiting is None:
+            waiting = self._held[key] = trio.lowlevel.ParkingLot()
+        with waiting_for("lock"):
+            await waiting.park()
+
+    def release(self, key: Key) -> None:
+        """Pass the lock of ``key`` on to the task that has waited longest, if there is one."""
+        waiting = self._held[key]
+        if waiting:
+            waiting.unpark()
+        else:
+            del self._held[key]
 
     def is_held(self, key: Key) -> bool:
         """Say whether the lock of ``key`` is held."""
@@ -35,30 +61,17 @@ class NodeLocks:
 
 
 class NodeLock:
-    """The lock of one node or path. If cancelled while waiting, it is not acquired."""
+    """The lock of one node or path."""
 
-    __slots__ = ("_held", "_node")
+    __slots__ = ("_key", "_locks")
 
-    def __init__(self, held: dict[Key, trio.lowlevel.ParkingLot | None], node: Key) -> None:
-        self._held = held
-        self._node = node
+    def __init__(self, locks: NodeLocks, key: Key) -> None:
+        self._locks = locks
+        self._key = key
 
     async def __aenter__(self) -> None:
-        held, node = self._held, self._node
-        if node in held:
-            await before_waiting()
-        if node not in held:
-            held[node] = None
-            return
-        waiting = held[node]
-        if waiting is None:
-            waiting = held[node] = trio.lowlevel.ParkingLot()
-        with waiting_for("lock"):
-            await waiting.park()
+        if not self._locks.take(self._key):
+            await self._locks.wait(self._key)
 
     async def __aexit__(self, *problem: object) -> None:
-        waiting = self._held[self._node]
-        if waiting:
-            waiting.unpark()
-        else:
-            del self._held[self._node]
+        self._locks.release(self._key)

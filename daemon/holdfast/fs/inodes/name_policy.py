@@ -17,10 +17,7 @@ class Name(ZoneName):
     """The entry ``name`` of ``directory``. A request makes one of each of its names, and hands it on."""
 
     __slots__ = ("directory",)
-
-    def __init__(self, directory: Node, place: ZonePath, name: bytes, names: NameTable) -> None:
-        super().__init__(place, name, names)
-        self.directory = directory
+    directory: Node
 
 
 @dataclass(eq=False)
@@ -33,7 +30,9 @@ class NamePolicy:
 
     def name(self, directory: Node, name: bytes) -> Name:
         """Resolve the name of an entry. Raises ``NoSuchEntryError`` if the directory was removed."""
-        return Name(directory, self._directories.place(directory), name, self._names)
+        resolved = Name(self._directories.place(directory), name, self._names)
+        resolved.directory = directory
+        return resolved
 
     def at(self, place: ZonePath, name: bytes) -> ZoneName:
         """Resolve a name in the directory at ``place``."""
@@ -53,7 +52,7 @@ class NamePolicy:
             place = places.get(directory)
             if place is None:
                 place = places[directory] = self._directories.place(directory)
-            if place.zone.sends and (resolved := Name(directory, place, name, self._names)).sends:
+            if place.zone.sends and (resolved := self.name(directory, name)).sends:
                 found.append(resolved)
         return found
 

@@ -74,9 +74,10 @@ class Verifier:
 
     async def check_before_use(self, path: bytes, fd: int) -> bool:
         """Say whether the file at ``path``, open as ``fd``, may be served. If not, it has been put into quarantine."""
-        if self.is_checked(path, fd):
+        stat = os.fstat(fd)
+        if self.is_checked(path, stat):
             return True
-        entry = self._index.entries.get(os.fstat(fd).st_ino)
+        entry = self._index.entries.get(stat.st_ino)
         if entry is not None and not self._may_be_another(entry, path):
             return await self.check(path, fd)
         try:
@@ -84,9 +85,8 @@ class Verifier:
         except OSError as problem:
             return not self.drop_unreadable(path, fd, problem)
 
-    def is_checked(self, path: bytes, fd: int) -> bool:
-        """Say whether the file at ``path``, open as ``fd``, may be served without reading its bytes."""
-        stat = os.fstat(fd)
+    def is_checked(self, path: bytes, stat: os.stat_result) -> bool:
+        """Say whether the file at ``path``, which has the attributes ``stat``, may be served without reading its bytes."""
         entry = self._index.entries.get(stat.st_ino)
         if entry is None or self._may_be_another(entry, path):
             return False
@@ -278,8 +278,10 @@ class Verifier:
 
     def _lacks_name(self, entry: Entry, path: bytes) -> bool:
         """Say whether ``path`` is a sent name that the entry lacks, because of a crash between rename and entry."""
+        if entry.name_at(path) is not None:
+            return False
         name = self._policy.of_path(path)
-        return name is not None and name.sends and entry.name_at(path) is None
+        return name is not None and name.sends
 
     def _entry(self, state: EntryState, stat: os.stat_result, fingerprint: Fingerprint) -> Entry:
         return Entry(

@@ -70,15 +70,16 @@ class Creation:
         ``AccessRefusedError``.
         """
         new = self._name(directory, name, caller)
-        if _asks_first(new, flags):
+        if new.sends and (flags & os.O_EXCL or new.created_once):
             await self._check_free(new)
         return self._make_file(new, mode, flags, request, caller, attempt)
 
     def _make_file(self, name: Name, mode: int, flags: int, request: int, caller: Caller, attempt: Attempt) -> MadeFile:
         exclusive = bool(flags & os.O_EXCL)
-        fd, is_new = self._open_new(name, mode, exclusive=exclusive, resent=attempt.resent)
+        directory_fd = self._directories.descriptor_for_new(name.directory)
+        fd, is_new = self._open_new(name, directory_fd, mode, exclusive=exclusive, resent=attempt.resent)
         try:
-            stat = self._owned(fd, name.directory, mode, caller)
+            stat = self._owned(fd, directory_fd, mode, caller)
             if flags & os.O_TRUNC and stat.st_size:
                 os.ftruncate(fd, 0)
                 stat = os.fstat(fd)
@@ -125,13 +126,12 @@ class Creation:
         self._copies.drop_sidecar(name.path, self._directories.descriptor(name.directory))
         return True
 
-    def _open_new(self, name: Name, mode: int, *, exclusive: bool, resent: bool) -> tuple[int, bool]:
+    def _open_new(self, name: Name, directory_fd: int, mode: int, *, exclusive: bool, resent: bool) -> tuple[int, bool]:
         """Return a descriptor, and whether the file was newly created. A resent request may find the file that it made.
 
         For any other request, an existing file came after the kernel's lookup. Raises ``StaleNodeError`` then, so that the
         kernel looks again and checks who may open it; if ``exclusive``, ``FileExistsError``.
         """
-        directory_fd = self._directories.descriptor_for_new(name.directory)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             return os.open(name.name, flags, stat_module.S_IMODE(mode), dir_fd=directory_fd), True
@@ -142,19 +142,14 @@ class Creation:
                 raise StaleNodeError("another file has this name by now") from None
             return os.open(name.name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd), False
 
-    def _owned(self, fd: int, directory: Node, mode: int, caller: Caller) -> os.stat_result:
-        self._new.give_file(fd, self._directories.descriptor(directory), caller)
+    def _owned(self, fd: int, directory_fd: int, mode: int, caller: Caller) -> os.stat_result:
+        self._new.give_file(fd, directory_fd, caller)
         if mode & _BITS_THAT_GET_LOST:
             os.fchmod(fd, stat_module.S_IMODE(mode))
         stat = os.fstat(fd)
         if not stat_module.S_ISREG(stat.st_mode):
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
         return stat
-
-
-def _asks_first(name: Name, flags: int) -> bool:
-    """Say whether the store must be asked whether a name is free."""
-    return name.sends and (bool(flags & os.O_EXCL) or name.created_once)
 
 
 def _opened(node: Node, fd: int, stat: os.stat_result) -> OpenFile:

@@ -38,9 +38,9 @@ class FileMove(NamedTuple):
     flags: int
     stat: os.stat_result
 
-    def is_of(self, stat: os.stat_result | None) -> bool:
+    def is_of(self, stat: os.stat_result) -> bool:
         """Say whether these attributes are those of the moved file."""
-        return stat is not None and stat.st_ino == self.stat.st_ino
+        return stat.st_ino == self.stat.st_ino
 
 
 @dataclass(eq=False)
@@ -62,22 +62,25 @@ class FileMoves:
     _hints: CreateHints
     _hot: HotFiles
 
-    def victim(self, move: FileMove) -> os.stat_result | None:
-        """Return the attributes of the file that has the new name so far."""
-        return self._directories.stat(move.new.directory, move.new.name)
+    def look(self, move: FileMove) -> tuple[os.stat_result | None, Sequence[OpenFile]]:
+        """Return the attributes of the file that has the new name so far, and those of both files that are hot."""
+        victim = self._directories.stat(move.new.directory, move.new.name)
+        moved = self._hot.of(move.stat.st_ino)
+        replaced = None if victim is None else self._hot.of(victim.st_ino)
+        if moved is None and replaced is None:  # nearly always
+            return victim, ()
+        return victim, [each for each in (moved, replaced) if each is not None]
 
-    async def settle(self, move: FileMove) -> os.stat_result | None:
-        """Wait for the locks of the file and of its ``victim``, if users can hold them. Returns the victim's attributes."""
-        victim = self.victim(move)
-        hot = self._hot_files(move, victim)
+    async def settle(self, hot: Sequence[OpenFile]) -> None:
+        """Wait for the locks of hot files."""
         for each in hot:
             await self._hot.settle(each.inode)
-        return self.victim(move) if hot else victim
 
     def carry_out(
         self,
         move: FileMove,
         victim: os.stat_result | None,
+        hot: Sequence[OpenFile],
         sent: Sent | None,
         *,
         keeps_object: bool = False,
@@ -85,67 +88,61 @@ class FileMoves:
     ) -> None:
         """Rename a file in the tree, and update its node and entry. Does nothing if both names lead to the same file.
 
-        ``sent`` is the object that was stored under the new name. With ``keeps_object`` the caller deletes the
-        old name's object later. ``late`` is called if the file moves after ``FileBusyError``.
+        ``victim`` and ``hot`` are from ``look``, without an await since. ``sent`` is the object that was stored under the
+        new name. With ``keeps_object`` the caller deletes the old name's object later. ``late`` is called if the file moves
+        after ``FileBusyError``.
         """
         target_fd = self._directories.writable_descriptor(move.new.directory)
-        if move.is_of(victim):
+        if victim is not None and move.is_of(victim):
             return
-        hot = self._hot_files(move, victim)
         is_unsent = sent is None and move.new.sends
         replaced = self._versions.known(move.new, victim) if is_unsent else None
         forgotten = self._make_way(move, target_fd, victim)
         undo = do_nothing
-        follow = partial(self._follow, move, victim, sent, replaced, is_unsent=is_unsent)
-        follow_late = partial(self._follow_late, move, victim, follow, late, keeps_object=keeps_object)
+        then = do_nothing
+        if hot:
+            follow = partial(self._follow, move, victim, sent, replaced, is_unsent=is_unsent)
+            then = partial(self._follow_late, move, victim, follow, late, keeps_object=keeps_object)
         try:
             if not keeps_object:
                 undo = self._remote_deletes.delete(move.old, move.stat)
             if victim is None:
-                self._rename(move, target_fd, hot, follow_late)
+                self._rename(move, target_fd, hot, then)
             else:
                 with self._freeing.later(move.new.name, target_fd, victim):
-                    self._rename(move, target_fd, hot, follow_late)
+                    self._rename(move, target_fd, hot, then)
         except (OSError, HoldfastError):
             undo()
             if victim is not None:
                 self._lost_names.was_not_renamed_over(victim, forgotten)
             raise
-        follow(os.stat(move.new.name, dir_fd=target_fd, follow_symlinks=False))
-
-    def _hot_files(self, move: FileMove, victim: os.stat_result | None) -> Sequence[OpenFile]:
-        """Return those of both files whose locks users can hold."""
-        moved = self._hot.of(move.stat.st_ino)
-        replaced = None if victim is None else self._hot.of(victim.st_ino)
-        if moved is None and replaced is None:  # nearly always
-            return ()
-        return [each for each in (moved, replaced) if each is not None]
+        after = os.stat(move.new.name, dir_fd=target_fd, follow_symlinks=False)
+        self._follow(move, victim, sent, replaced, forgotten, after, is_unsent=is_unsent)
 
     def _follow_late(
         self,
         move: FileMove,
         victim: os.stat_result | None,
-        follow: Callable[[os.stat_result], None],
+        follow: Callable[[Entry | None, os.stat_result], None],
         late: Callable[[], None],
         *,
         keeps_object: bool,
     ) -> None:
         """Follow a file that has moved after its user was told that it is busy. It may have lost its new name since."""
         late()
-        after = self.victim(move)
+        after = self._directories.stat(move.new.directory, move.new.name)
         if after is None or not move.is_of(after):
             return
         if not keeps_object:
             self._remote_deletes.delete(move.old, move.stat)
-        if victim is not None:
-            self._lost_names.was_renamed_over_late(move.new, victim)
-        follow(after)
+        forgotten = None if victim is None else self._lost_names.was_renamed_over_late(move.new, victim)
+        follow(forgotten, after)
 
-    def _rename(self, move: FileMove, target_fd: int, hot: Sequence[OpenFile], late: Callable[[], None]) -> None:
+    def _rename(self, move: FileMove, target_fd: int, hot: Sequence[OpenFile], then: Callable[[], None]) -> None:
         source_fd = self._directories.descriptor(move.old.directory)
         old, new = move.old.name, move.new.name
         if hot:
-            self._hot.rename(hot, source_fd, old, target_fd, new, then=late)
+            self._hot.rename(hot, source_fd, old, target_fd, new, then=then)
         else:
             os.rename(old, new, src_dir_fd=source_fd, dst_dir_fd=target_fd)
 
@@ -156,7 +153,8 @@ class FileMoves:
             if move.flags & RENAME_NOREPLACE:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
             forgotten = self._lost_names.before_rename_over(move.new, target_fd, victim)
-        self._fetcher.detach(move.new.path)
+        if move.new.zone.remote is not None:
+            self._fetcher.detach(move.new.path)
         self._nodes.drop_path(move.new.path)
         return forgotten
 
@@ -166,13 +164,14 @@ class FileMoves:
         victim: os.stat_result | None,
         sent: Sent | None,
         replaced: CachedName | None,
+        forgotten: Entry | None,
         after: os.stat_result,
         *,
         is_unsent: bool,
     ) -> None:
-        """Update nodes and entry; ``after`` holds the file's attributes after the rename."""
+        """Update nodes and entry. ``forgotten`` was the victim's entry; ``after`` holds the file's attributes now."""
         if victim is not None:
-            self._lost_names.name_removed(self._nodes.of_backing(victim.st_ino), move.new, victim)
+            self._lost_names.name_removed(self._nodes.of_backing(victim.st_ino), move.new, victim, forgotten)
         old, new = move.old, move.new
         node = self._nodes.local(old.directory, old.name, move.stat.st_ino, move.stat.st_mode)
         self._nodes.drop_name(node, old.directory, old.name)

@@ -18,6 +18,7 @@ from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.name_policy import Name, NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.link_upload import LinkUpload
 from holdfast.fs.namespace.new_entries import check_not_root, check_storable
@@ -52,19 +53,19 @@ class Linking:
         Raises ``AccessRefusedError`` and ``RemoteError``.
         """
         new = self._policy.name(directory, name)
-        check_not_root(new.place)
+        check_not_root(new)
         if caller.uid:
             self._guard.check_open(node, os.O_RDONLY, caller)
             self._guard.check_put(new, caller)
-        await self._local_files.make_local(node)
-        if caller.uid:
+        if not self._local_files.is_local(node):
+            await self._local_files.make_local(node)
             self._guard.check_open(node, os.O_RDONLY, caller)  # by now it may have turned out to be a copy
         sent, before = None, self._stat(node)
         check_storable(new.zone, before.st_mode)
-        may_be_sent = new.sends or self._policy.has_digest(node)
-        if may_be_sent and not attempt.resent and bool(self._policy.sent_names(node.names())) != new.sends:
-            _check_owner(before, caller)
-        if self._hot.of_node(node, node.backing) is not None:
+        if caller.uid not in (0, before.st_uid) and not attempt.resent:
+            self._check_strangers_link(node, new)
+        hot = self._hot.of_node(node, node.backing)
+        if hot is not None:
             await self._hot.settle(node.backing)
             before = self._stat(node)
         if new.sends:
@@ -74,7 +75,17 @@ class Linking:
             is_hidden = self._marks.is_whited_out(new.path)
             sent = await self._link_upload.send(node, node.names(), new, caller, create_only=not is_hidden)
             before = self._stat(node)
-        return self._add_name(node, new, sent, attempt, before)
+        if hot is not None or new.sends:
+            hot = self._hot.of_node(node, node.backing)
+        return self._add_name(node, new, sent, attempt, before, hot)
+
+    def _check_strangers_link(self, node: Node, new: Name) -> None:
+        """Raise EPERM if a file of somebody else is to be kept by a link between a store and another directory.
+
+        The kernel refuses that only with ``fs.protected_hardlinks``, and only to those who may not write the file.
+        """
+        if bool(self._policy.sent_names(node.names())) != new.sends:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     def _stat(self, node: Node) -> os.stat_result:
         directory = node.parent
@@ -84,14 +95,19 @@ class Linking:
         return stat
 
     def _add_name(
-        self, node: Node, name: Name, sent: Sent | None, attempt: Attempt, before: os.stat_result
+        self,
+        node: Node,
+        name: Name,
+        sent: Sent | None,
+        attempt: Attempt,
+        before: os.stat_result,
+        hot: OpenFile | None,
     ) -> os.stat_result:
         assert node.parent is not None
         source_fd = self._directories.descriptor(node.parent)
         target_fd = self._directories.descriptor_for_new(name.directory)
         if not (attempt.resent and self._is_there(name, before)):
             _check_room(before)
-            hot = self._hot.of_node(node, node.backing)
             if hot is not None:
                 then = partial(self._added_late, name, before, sent)
                 self._hot.link(hot, source_fd, node.name, target_fd, name.name, then)
@@ -128,12 +144,3 @@ def _check_room(stat: os.stat_result) -> None:
     """Raise EMLINK if a file has as many names as it may have."""
     if stat.st_nlink >= MOST_NAMES:
         raise OSError(errno.EMLINK, os.strerror(errno.EMLINK))
-
-
-def _check_owner(stat: os.stat_result, caller: Caller) -> None:
-    """Raise EPERM if a file of somebody else is to be kept by a link between a store and another directory.
-
-    The kernel refuses that only with ``fs.protected_hardlinks``, and only to those who may not write the file.
-    """
-    if caller.uid not in (0, stat.st_uid):
-        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))

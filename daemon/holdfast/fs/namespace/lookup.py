@@ -176,8 +176,8 @@ class Lookup:
         return not is_known or (place.zone.is_store and name not in self._view.listing(place))
 
     async def learn(self, directory: Node, name: bytes) -> None:
-        """Look up a name that a request uses and that is unknown here, as for a reader."""
-        if self.is_unknown(directory, name) and await self.find(directory, name, NOBODY) is None:
+        """Look up a name that a request uses and that ``is_unknown``, as for a reader."""
+        if await self.find(directory, name, NOBODY) is None:
             self._nodes.drop_path(self._directories.path(directory, name))
 
     def _local(self, name: Name, stat: os.stat_result) -> Found:

@@ -62,15 +62,18 @@ class LostNames:
         except (OSError, HoldfastError):
             self._copies.remember(stat.st_ino, forgotten)
             raise
-        self.name_removed(node, name, stat)
+        self.name_removed(node, name, stat, forgotten)
 
-    def name_removed(self, node: Node | None, name: Name, stat: os.stat_result) -> None:
-        """Update the file's node and entry after a name was removed from the tree; ``stat`` is from before that."""
+    def name_removed(self, node: Node | None, name: Name, stat: os.stat_result, entry: Entry | None) -> None:
+        """Update the file's node and entry after a name was removed from the tree.
+
+        ``stat`` and ``entry`` are from before that; None if the file had no entry.
+        """
         if node is not None:
             self._nodes.drop_name(node, name.directory, name.name)
             if stat.st_nlink == 1 and node.opened is None:
                 self._nodes.unbind(node)
-            elif stat.st_nlink > 1:
+            elif stat.st_nlink > 1 and entry is not None:
                 self._refresh(node, stat)
         elif stat.st_nlink == 1:
             self._unlinks.gone.add(stat.st_ino)
@@ -80,8 +83,8 @@ class LostNames:
         found = self._directories.stat(name.directory, name.name)
         if found is None or found.st_ino != stat.st_ino:
             late()
-            self._copies.forget_name(self._directories.path(name.directory, name.name), stat)
-            self.name_removed(self._nodes.of_backing(stat.st_ino), name, stat)
+            entry = self._copies.forget_name(self._directories.path(name.directory, name.name), stat)
+            self.name_removed(self._nodes.of_backing(stat.st_ino), name, stat, entry)
 
     def _refresh(self, node: Node, before: os.stat_result) -> None:
         if node.opened is not None:
@@ -113,6 +116,6 @@ class LostNames:
         """Undo ``before_rename_over``: the rename that it has prepared has failed, or comes late."""
         self._copies.remember(victim.st_ino, entry)
 
-    def was_renamed_over_late(self, name: Name, victim: os.stat_result) -> None:
-        """Note that a rename that came late has succeeded. Call ``name_removed`` too."""
-        self._copies.forget_name(self._directories.path(name.directory, name.name), victim)
+    def was_renamed_over_late(self, name: Name, victim: os.stat_result) -> Entry | None:
+        """Note that a rename that came late has succeeded; return the entry of ``victim``, for ``name_removed``."""
+        return self._copies.forget_name(self._directories.path(name.directory, name.name), victim)

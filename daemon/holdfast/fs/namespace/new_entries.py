@@ -14,7 +14,7 @@ from holdfast.fs.inodes.replay import Attempt
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.visibility import RESERVED, Visibility
 from holdfast.store import OrdinaryUser
-from holdfast.zones import Zone, ZoneKind, ZonePath
+from holdfast.zones import Zone, ZoneKind
 
 
 class NewEntries:
@@ -62,9 +62,9 @@ class NewEntries:
             os.fchown(fd, caller.uid, group_of_new(os.stat(directory_fd), caller))
 
 
-def check_not_root(place: ZonePath) -> None:
-    """Raise ``ZoneRootBusyError`` if ``place`` is the root of the mount, whose entries are the zones."""
-    if place.zone.kind is ZoneKind.ROOT:
+def check_not_root(name: Name) -> None:
+    """Raise ``ZoneRootBusyError`` if the name is in the root of the mount, whose entries are the zones."""
+    if name.zone.kind is ZoneKind.ROOT:
         raise ZoneRootBusyError("the zones of the mount can't be renamed")
 
 

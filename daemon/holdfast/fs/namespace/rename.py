@@ -32,6 +32,7 @@ from holdfast.fs.namespace.rename_replay import RenameReplay
 from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.writeback.object_versions import ObjectVersions
 from holdfast.fs.writeback.publisher import Sent
+from holdfast.fs.writeback.remote_deletes import do_nothing
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE
 from holdfast.system.waits import before_waiting
 
@@ -80,9 +81,10 @@ class Renaming:
                 await self._guard.check_take_below([here], caller)
                 await self._directory_renames.rename(here, there, flags)
                 return
-            await self._local_files.make_local(node)
-            here, there = self._policy.name(source, old), self._policy.name(target, new)
-            stat = self._directories.stat(source, old)
+            if not self._local_files.is_local(node):
+                await self._local_files.make_local(node)
+                here, there = self._policy.name(source, old), self._policy.name(target, new)
+                stat = self._directories.stat(source, old)
         if stat is None:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
         await self._rename_file(FileMove(here, there, flags, stat), caller)
@@ -98,25 +100,28 @@ class Renaming:
         """Rename a file that is complete and local."""
         old, new, stat = move.old, move.new, move.stat
         check_storable(new.zone, stat.st_mode)
-        victim = await self._moves.settle(move)  # before anything is sent
-        if move.is_of(victim):
+        victim, hot = self._moves.look(move)
+        if hot:
+            await self._moves.settle(hot)  # before anything is sent
+            victim, hot = self._moves.look(move)
+        if victim is not None and move.is_of(victim):
             return
-        sent = await self._send(move, caller)
+        sent = await self._send(move, caller) if new.sends else None
         leaves = self._versions.to_delete(old, stat) if sent is None and old.zone.is_store else None
         if leaves is not None:
             await before_waiting()
             await self._completion.sync_file(move)
         if new.sends or leaves is not None:
-            victim = self._moves.victim(move)
+            victim, hot = self._moves.look(move)
         is_unsent = sent is None and new.sends
-        late = partial(self._completion.complete_later, move, leaves, is_unsent=is_unsent)
-        self._moves.carry_out(move, victim, sent, keeps_object=leaves is not None, late=late)
-        await self._completion.complete(move, leaves, is_unsent=is_unsent)
+        is_complete = leaves is None and not is_unsent
+        late = do_nothing if is_complete else partial(self._completion.complete_later, move, leaves, is_unsent=is_unsent)
+        self._moves.carry_out(move, victim, hot, sent, keeps_object=leaves is not None, late=late)
+        if not is_complete:
+            await self._completion.complete(move, leaves, is_unsent=is_unsent)
 
     async def _send(self, move: FileMove, caller: Caller) -> Sent | None:
-        """Store the object of the new name. Returns None if it has none or is sent later. Raises ``RemoteError``."""
-        if not move.new.sends:
-            return None
+        """Store the object of the new name. Returns None if it is sent later. Raises ``RemoteError``."""
         old = move.old
         node = self._nodes.local(old.directory, old.name, move.stat.st_ino, move.stat.st_mode)
         others = [other for other in node.names() if other != (old.directory, old.name)]
@@ -128,6 +133,6 @@ class Renaming:
         if flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE):  # RENAME_WHITEOUT
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         here, there = self._policy.name(source, old), self._policy.name(target, new)
-        check_not_root(here.place)
-        check_not_root(there.place)
+        check_not_root(here)
+        check_not_root(there)
         return here, there

@@ -63,8 +63,7 @@ class RenameCompletion:
 
     def complete_later(self, move: FileMove, leaves: CachedName | None, *, is_unsent: bool) -> None:
         """Complete a rename whose user was told that the file is busy."""
-        if leaves is not None or is_unsent:
-            self._background.start_soon(self._complete_late, move, leaves, is_unsent)
+        self._background.start_soon(self._complete_late, move, leaves, is_unsent)
 
     async def _complete_late(self, move: FileMove, leaves: CachedName | None, is_unsent: bool) -> None:
         try:

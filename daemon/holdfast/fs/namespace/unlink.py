@@ -14,6 +14,7 @@ from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.name_policy import Name, NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.lost_names import LostNames
 from holdfast.fs.remote_view.create_hints import CreateHints
@@ -36,13 +37,17 @@ class Unlinking:
         """unlink(2). In a store's zone the object is deleted soon after (``transfer.deletions``)."""
         stat = self._directories.stat(directory, name)
         node = None if stat is None else self._nodes.of_backing(stat.st_ino)
-        if stat is not None and self._hot.of_node(node, stat.st_ino) is not None:
+        hot = None if stat is None else self._hot.of_node(node, stat.st_ino)
+        if stat is not None and hot is not None:
             await self._hot.settle(stat.st_ino)
             stat = self._directories.stat(directory, name)
             node = None if stat is None else self._nodes.of_backing(stat.st_ino)
-        self._unlink(self._policy.name(directory, name), stat, node, attempt)
+            hot = None if stat is None else self._hot.of_node(node, stat.st_ino)
+        self._unlink(self._policy.name(directory, name), stat, node, hot, attempt)
 
-    def _unlink(self, name: Name, stat: os.stat_result | None, node: Node | None, attempt: Attempt) -> None:
+    def _unlink(
+        self, name: Name, stat: os.stat_result | None, node: Node | None, hot: OpenFile | None, attempt: Attempt
+    ) -> None:
         if stat is None:
             self._unlink_remote(name, attempt)
         elif stat_module.S_ISDIR(stat.st_mode):
@@ -51,7 +56,7 @@ class Unlinking:
             delete = partial(self._remote_deletes.delete, name, stat)
             undo = delete()
             try:
-                self._lost_names.remove_name(name, stat, node, self._hot.of_node(node, stat.st_ino), delete)
+                self._lost_names.remove_name(name, stat, node, hot, delete)
             except (OSError, HoldfastError):
                 undo()
                 raise

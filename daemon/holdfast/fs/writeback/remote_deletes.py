@@ -42,9 +42,11 @@ class RemoteDeletes:
 
         ``stat`` is that of the local file, if there is one.
         """
-        self._fetcher.detach(name.path)
         zone = name.zone
-        if zone.remote is None or name.policy.stays_here:
+        if zone.remote is None:
+            return do_nothing
+        self._fetcher.detach(name.path)
+        if name.policy.stays_here:
             return do_nothing
         if not (zone.is_store and zone.sends):
             is_hidable = len(name.key) <= LONGEST_KEY_BYTES and not self._is_held(name.place)

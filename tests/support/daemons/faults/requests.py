@@ -148,14 +148,14 @@ def overtaken_creation() -> None:
     original = Creation._open_new
 
     @wraps(original)
-    def open_overtaken(creation: Creation, name: Name, mode: int, **how: bool) -> tuple[int, bool]:
+    def open_overtaken(creation: Creation, name: Name, directory_fd: int, mode: int, **how: bool) -> tuple[int, bool]:
         if name.name == b"overtaken":
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
             with suppress(FileExistsError):
-                fd = os.open(name.name, flags, 0o600, dir_fd=creation._directories.descriptor_for_new(name.directory))
+                fd = os.open(name.name, flags, 0o600, dir_fd=directory_fd)
                 os.write(fd, OVERTAKING)
                 os.close(fd)
-        return original(creation, name, mode, **how)
+        return original(creation, name, directory_fd, mode, **how)
 
     replace(Creation, "_open_new", open_overtaken)
 
