@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from itertools import count
 
 from holdfast.holdings.ring import Ring
-from holdfast.standbys.assignment import Fleet, Node
+from holdfast.standbys.assignment import Fleet, Node, QueryAssignment
 from holdfast_spark.placement.assignment import Held, assign
 
 NODES, RACKS, CORES = 400, 20, 8
@@ -222,12 +222,15 @@ class Model:
         if not self._standbys:
             return
         fleets: dict[str, Fleet] = {}
+        assignments: dict[tuple[str, int], QueryAssignment] = {}
         looks = {name: _TOLD_SECONDS + self._chance.uniform(0, _LOOK_SECONDS) for name in self.members}
         for query, number in partitions:
             holder = self.running[query][number]
             if holder not in fleets:
                 fleets[holder] = Fleet((self._node(name) for name in self._ring.after(holder)), self._standbys)
-            standbys = fleets[holder].query(_query(query)).standbys(number, holder)
+            if (holder, query) not in assignments:
+                assignments[holder, query] = fleets[holder].query(_query(query))
+            standbys = assignments[holder, query].standbys(number, holder)
             copies = self.copies[query, number]
             for node, copy in copies.items():
                 if node != holder and node not in standbys:
