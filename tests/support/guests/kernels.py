@@ -16,7 +16,7 @@ from tests.support.tools.cache import cache_directory, locked
 RELEASES = {"6.1": "bookworm", "6.12": "trixie"}
 """The release of Debian that each kernel is of."""
 
-_TOOLS = ("apt-get", "dpkg", "unshare", "chroot", "mkfs.ext4")
+_TOOLS = ("apt-get", "dpkg", "unshare", "chroot", "mkfs.ext4", "gcc")
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _ARCHIVE = "http://deb.debian.org/debian"
 _PACKAGES = ("user-mode-linux", "libc6")
@@ -33,6 +33,7 @@ def kernel(version: str) -> Path:
     with locked(Path(f"{directory}.lock")):
         if not directory.exists():
             _fetch(RELEASES[version], directory)
+        _preload(directory)
     return directory
 
 
@@ -42,6 +43,16 @@ def _need_machine() -> None:
         raise NoKernelError(f"needs {', '.join(missing)}")
     if os.geteuid() != 0 or platform.machine() != "x86_64" or not os.path.exists(_KEYRING):
         raise NoKernelError("needs root on an x86-64 Debian: user-mode Linux has no other processor")
+
+
+def _preload(root: Path) -> None:
+    """Have the kernel load ``whole_xstate.c``. Built without a libc, as the kernel's may be older than this machine's."""
+    library = Path("usr/lib/whole_xstate.so")
+    source = Path(__file__).with_name("whole_xstate.c")
+    options = ["-shared", "-fPIC", "-O2", "-D_GNU_SOURCE", "-nostdlib", "-fno-stack-protector"]
+    subprocess.run(["gcc", *options, source, "-o", root / library], check=True)
+    (root / "etc").mkdir(exist_ok=True)
+    (root / "etc/ld.so.preload").write_text(f"/{library}\n")
 
 
 def _fetch(release: str, directory: Path) -> None:
