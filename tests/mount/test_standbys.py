@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -119,6 +121,22 @@ def test_each_partition_is_complete_on_another_node_after_a_commit(nodes: tuple[
             names = ["1.zip", "2.changelog", f"SSTs/{SST.format(1)}", f"SSTs/{SST.format(2)}"]
             assert query.files(partition, node) == set(names)
             assert query.read(partition, node, *names) == 0
+
+
+def test_the_command_shows_where_each_partition_runs_and_how_far_its_copy_is(nodes: tuple[Node, Node, Node]) -> None:
+    a, b, c = nodes
+    query = Query(a)
+    query.snapshot(0, 1)
+    wait_until(lambda: covered((b, c), 1))
+    copies = {partition: name for name, node in (("b", b), ("c", c)) for partition in complete(node, 1)}
+    path = str(c.checkpoints / "team/q")
+
+    def lines() -> list[list[str]]:
+        words = [sys.executable, "-m", "holdfast", "holdings", "--standbys", "--socket", str(c.socket)]
+        printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        return [line.split() for line in printed.splitlines()[1:]]
+
+    wait_until(lambda: lines() == [[path, str(each), "a", "1", copies[each], "0", "0", "B"] for each in PARTITIONS])
 
 
 def test_a_copy_follows_the_commits_and_drops_what_they_no_longer_need(nodes: tuple[Node, Node, Node]) -> None:

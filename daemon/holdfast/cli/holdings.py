@@ -8,12 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from holdfast.cli import standby_rows
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute
 from holdfast.cli.output import moment, print_found, print_json, say, size, warn
 from holdfast.cli.progress import waiting
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import HeldQueryInfo, HoldingsInfo, HoldingsReply
 
+_COLUMNS = ("node", "query", "operator", "partitions", "newest version", "bytes", "as of")
 _HIGHEST_WEIGHT = 100
 """The bound of Kubernetes for the weight of a preference; 1 is the lowest."""
 
@@ -21,6 +23,9 @@ _HIGHEST_WEIGHT = 100
 def holdings(
     path: Annotated[str | None, typer.Argument(metavar="[PATH]", help="Only queries at or below this directory.")] = None,
     all_nodes: Annotated[bool, typer.Option("--all-nodes", help="What the other nodes have told the stores, too.")] = False,
+    standbys: Annotated[
+        bool, typer.Option("--standbys", help="A line for each partition: where it runs, and its standby copies.")
+    ] = False,
     affinity: Annotated[
         bool, typer.Option("--affinity", help="Print a node affinity for pods: the nodes by what they hold, as JSON.")
     ] = False,
@@ -29,14 +34,14 @@ def holdings(
 ) -> None:
     """Show which state of which query this node holds: a line for each query and operator."""
     with ControlClient(socket) as daemon, waiting("asking the stores", as_json=as_json):
-        found = daemon.holdings(absolute(path) if path else None, all_nodes=all_nodes or affinity)
+        found = daemon.holdings(absolute(path) if path else None, all_nodes=all_nodes or affinity or standbys)
     if affinity:
         print_json({"nodeAffinity": _affinity(found)})
         for problem in found.problems:
             warn(problem)
         return
-    columns = ("node", "query", "operator", "partitions", "newest version", "bytes", "as of")
-    print_found(found, columns, _rows(found), "no state is held", as_json=as_json)
+    columns, rows = (standby_rows.COLUMNS, standby_rows.rows(found)) if standbys else (_COLUMNS, _rows(found))
+    print_found(found, columns, rows, "no state is held", as_json=as_json)
     if not as_json:
         for problem in found.problems:
             say(problem)

@@ -21,7 +21,7 @@ from holdfast.holdings.publishing import REFRESHES_OF_STANDBYS
 from holdfast.holdings.report import NOT_STANDING_BY, Partition, Standing
 from holdfast.standbys.catching_up import CatchingUp, Progress
 from holdfast.standbys.duties import Duties, Neighbours, Reporter, duties_of
-from holdfast.transfer import IN_BACKGROUND
+from holdfast.transfer import BEHIND_ALL, IN_BACKGROUND
 
 _IDLE_SECONDS = 5.0
 _MISSED_REFRESHES = 3
@@ -75,6 +75,7 @@ class StoreStandbys:
     async def run(self) -> None:
         """Keep copies until cancelled."""
         IN_BACKGROUND.set(True)
+        BEHIND_ALL.set(True)
         while True:
             settings = self.settings()
             if settings.standbys and self.publishing.section.enabled:

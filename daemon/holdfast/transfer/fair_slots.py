@@ -1,6 +1,7 @@
 """A store's slots for requests, shared by users: each user has a queue, and the queues take turns.
 
 What nobody waits for (prefetch, late uploads, deletions) comes after that, except once in a while, and never has all slots.
+Behind that in turn comes what may take any time (standby copies), which leaves twice as many slots free.
 
 With one queue for all, whoever asks most would be answered most, and a single request of another user would wait for all of
 them. A task works for the user whose request it serves, or in whose request it was started (``ASKING_USER``).
@@ -17,10 +18,17 @@ ASKING_USER: ContextVar[int] = ContextVar("asking user", default=0)
 """The user id for whom a task works; 0: root, or the daemon itself."""
 IN_BACKGROUND: ContextVar[bool] = ContextVar("in background", default=False)
 """True in a task whose work nobody waits for."""
+BEHIND_ALL: ContextVar[bool] = ContextVar("behind all", default=False)
+"""True in a task in the background that lets the rest of the background go first."""
 BACKGROUND_EVERY = 8
 """One turn in this many is for work that nobody waits for, so that it is done some day."""
 _KEPT_FREE_PART = 4
 """One slot in this many is never used in the background, but at least one if there are two."""
+
+
+def rank() -> int:
+    """Return how urgent the work of this task is: 0 if somebody waits for it, 1 in the background, 2 behind all others."""
+    return 1 + BEHIND_ALL.get() if IN_BACKGROUND.get() else 0
 
 
 class FairSlots:
@@ -28,8 +36,11 @@ class FairSlots:
 
     def __init__(self, slots: int) -> None:
         self._free = slots
-        self._kept_free = max(slots // _KEPT_FREE_PART, int(slots > 1))
-        self._background: deque[trio.Event] = deque()
+        kept_free = max(slots // _KEPT_FREE_PART, int(slots > 1))
+        self._kept_free = (0, kept_free, max(0, min(2 * kept_free, slots - 1)))
+        """The number of slots that work of each rank leaves free."""
+        self._background: tuple[deque[trio.Event], ...] = (deque(), deque())
+        """The waiting tasks of rank 1, and of rank 2."""
         self._turns = 0
         self._waiting: OrderedDict[int, deque[trio.Event]] = OrderedDict()
         """The waiting tasks of each user; the user whose turn is next comes first. Nobody waits while a slot is free."""
@@ -37,15 +48,16 @@ class FairSlots:
     @property
     def waiting(self) -> int:
         """The number of tasks that wait for a slot."""
-        return len(self._background) + sum(map(len, self._waiting.values()))
+        return sum(map(len, self._background)) + sum(map(len, self._waiting.values()))
 
     async def acquire_on_behalf_of(self, borrower: object) -> None:
         """Wait for a slot. A task that is cancelled has none."""
-        if self._free > (self._kept_free if IN_BACKGROUND.get() else 0):
+        urgency = rank()
+        if self._free > self._kept_free[urgency]:
             self._free -= 1
             return
         user, slot = ASKING_USER.get(), trio.Event()
-        queue = self._background if IN_BACKGROUND.get() else self._waiting.setdefault(user, deque())
+        queue = self._background[urgency - 1] if urgency else self._waiting.setdefault(user, deque())
         queue.append(slot)
         try:
             await slot.wait()
@@ -54,7 +66,7 @@ class FairSlots:
                 self.release_on_behalf_of(borrower)
             else:
                 queue.remove(slot)
-                if not queue and queue is not self._background:
+                if not queue and not urgency:
                     del self._waiting[user]
             raise
 
@@ -62,10 +74,11 @@ class FairSlots:
         """Give a slot back: it goes to the next user's oldest request, or to the background."""
         del borrower  # a thread's; slots are not told apart
         self._turns += 1
-        is_for_background = self._turns % BACKGROUND_EVERY == 0 if self._waiting else self._free >= self._kept_free
-        if self._background and is_for_background:
-            self._background.popleft().set()
-            return
+        for queue, kept_free in zip(self._background, self._kept_free[1:], strict=True):
+            is_its_turn = self._turns % BACKGROUND_EVERY == 0 if self._waiting else self._free >= kept_free
+            if queue and is_its_turn:
+                queue.popleft().set()
+                return
         if not self._waiting:
             self._free += 1
             return

@@ -14,10 +14,10 @@ from bisect import bisect, insort
 
 import trio
 
-from holdfast.transfer.fair_slots import BACKGROUND_EVERY, IN_BACKGROUND
+from holdfast.transfer.fair_slots import BACKGROUND_EVERY, rank
 
-_Turn = tuple[bool, int]
-"""The key by which turns are ordered: whether it is in the background, then its number."""
+_Turn = tuple[int, int]
+"""The key by which turns are ordered: the rank of the work, then the turn's number."""
 
 
 class Pace:
@@ -43,7 +43,7 @@ class Pace:
         """Wait until what was taken before is paid for, and take ``amount``."""
         if not self._per_second:
             return
-        turn = IN_BACKGROUND.get(), next(self._numbers)
+        turn = rank(), next(self._numbers)
         insort(self._waiting, turn)
         self._wake()
         try:
@@ -63,7 +63,7 @@ class Pace:
 
     def _next(self) -> _Turn:
         if self._turns % BACKGROUND_EVERY == BACKGROUND_EVERY - 1 and self._waiting[-1][0]:
-            return self._waiting[bisect(self._waiting, (True, -1))]
+            return self._waiting[bisect(self._waiting, (1, -1))]
         return self._waiting[0]
 
     def _wake(self) -> None:

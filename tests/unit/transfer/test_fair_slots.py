@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import trio
 import trio.testing
 
 from holdfast.fs.fuse.request_turns import RequestTurns
 from holdfast.telemetry import EventLog, RareEvents
-from holdfast.transfer.fair_slots import ASKING_USER, FairSlots
+from holdfast.transfer.fair_slots import ASKING_USER, BEHIND_ALL, IN_BACKGROUND, FairSlots
 
 
 @pytest.mark.promise("store-turns")
@@ -37,6 +39,48 @@ async def test_who_stops_waiting_leaves_the_slot_to_the_next() -> None:
         slots.release_on_behalf_of(None)
     assert served == [(2, 0)]
     await slots.acquire_on_behalf_of(None)
+
+
+async def test_what_comes_behind_all_waits_for_the_background_and_leaves_half_of_the_slots() -> None:
+    slots, served = FairSlots(4), list[str]()
+
+    async def ask(name: str, *, in_background: bool = True, behind_all: bool = False) -> None:
+        IN_BACKGROUND.set(in_background)
+        BEHIND_ALL.set(behind_all)
+        await slots.acquire_on_behalf_of(None)
+        served.append(name)
+
+    async with trio.open_nursery() as nursery:
+        for name in ("copy 1", "copy 2", "copy 3"):
+            nursery.start_soon(partial(ask, name, behind_all=True))
+            await trio.testing.wait_all_tasks_blocked()
+        assert served == ["copy 1", "copy 2"], "of four slots two are left free"
+        nursery.start_soon(ask, "prefetch 1")
+        nursery.start_soon(partial(ask, "reader", in_background=False))
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(served[2:]) == ["prefetch 1", "reader"]
+        nursery.start_soon(ask, "prefetch 2")
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(4):
+            slots.release_on_behalf_of(None)
+            await trio.testing.wait_all_tasks_blocked()
+    assert served[4:] == ["prefetch 2", "copy 3"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+async def test_with_few_slots_what_comes_behind_all_gets_one_in_the_end(count: int) -> None:
+    slots = FairSlots(count)
+    for _ in range(count):
+        await slots.acquire_on_behalf_of(None)
+    IN_BACKGROUND.set(True)
+    BEHIND_ALL.set(True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(slots.acquire_on_behalf_of, None)
+        await trio.testing.wait_all_tasks_blocked()
+        assert slots.waiting == 1
+        for _ in range(count):
+            slots.release_on_behalf_of(None)
+    assert slots.waiting == 0
 
 
 async def test_a_slot_that_is_given_to_a_cancelled_task_is_not_lost() -> None:
