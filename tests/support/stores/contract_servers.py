@@ -2,7 +2,9 @@
 
 ``HOLDFAST_TEST_STORE=NAME`` runs the contract on one implementation alone. A name that is none of ours is a store that is
 there already: ``HOLDFAST_TEST_STORE_URL`` (a place that the tests may fill), ``HOLDFAST_TEST_STORE_OPTIONS`` (JSON), and
-``HOLDFAST_TEST_STORE_PUT``, a shell command that stores its standard input as ``$KEY`` below the URL with another tool.
+``HOLDFAST_TEST_STORE_PUT``, a shell command that stores its standard input as ``$KEY`` below the URL with another tool. What
+such a tool has put there under names that Holdfast can't list is removed only by ``HOLDFAST_TEST_STORE_REMOVE``, a shell
+command that removes all below ``$KEY``.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.remote import open_store
+from holdfast.errors import RemoteError
+from holdfast.remote import ObjectInfo, RemoteStore, open_store
 from tests.support.stores.azurite import serving_azurite
 from tests.support.stores.hdfs import serving_hdfs
 from tests.support.stores.s3 import serving_versitygw
@@ -135,9 +138,23 @@ def _given() -> Iterator[StoreServer]:
     place = StoreServer(
         os.environ["HOLDFAST_TEST_STORE_URL"], options, put if command else None, has_objects=has_objects
     ).below(f"holdfast-test-{uuid.uuid4().hex}")
-    yield place
-    store = open_store(place.url, options, os.environ, request_timeout_seconds=60, connect_timeout_seconds=5)
-    store.delete([info.key for info in store.list_all("") if hasattr(info, "etag")])
+    try:
+        yield place
+    finally:
+        if remove := os.environ.get("HOLDFAST_TEST_STORE_REMOVE"):
+            directory = place.url.rpartition("/")[2]
+            subprocess.run(["sh", "-c", remove], env={**os.environ, "KEY": directory}, check=True)
+        else:
+            _empty(open_store(place.url, options, os.environ, request_timeout_seconds=60, connect_timeout_seconds=5))
+
+
+def _empty(store: RemoteStore) -> None:
+    """Remove what can be listed; print which places have something else in them."""
+    for directory in store.list_directory("").directories:
+        try:
+            store.delete([info.key for info in store.list_all(directory) if isinstance(info, ObjectInfo)])
+        except RemoteError as problem:
+            print(f"{store.url}/{directory} is not empty: {problem}")
 
 
 SERVERS: dict[str, Callable[[], AbstractContextManager[StoreServer]]] = {"azurite": _azurite, "sshd": _sshd}
@@ -145,16 +162,12 @@ SERVERS: dict[str, Callable[[], AbstractContextManager[StoreServer]]] = {"azurit
 
 def chosen(ours: list[str]) -> list[str]:
     """Return the implementations to test: ``ours``, or the one that ``HOLDFAST_TEST_STORE`` names."""
-    if not GIVEN:
-        return ours
-    if GIVEN not in ours:
-        SERVERS[GIVEN] = _given
-    return [GIVEN]
+    return [GIVEN] if GIVEN else ours
 
 
 @pytest.fixture(scope="session")
 def store_server() -> Iterator[Callable[[str], StoreServer]]:
-    """A function that returns a new place at one of ``SERVERS``, which runs from its first use on."""
+    """A function that returns a new place at one of ``SERVERS``, which runs from its first use on, or at the given store."""
     running: dict[str, StoreServer] = {}
     missing: dict[str, str] = {}
     with ExitStack() as servers:
@@ -162,7 +175,7 @@ def store_server() -> Iterator[Callable[[str], StoreServer]]:
         def place(name: str) -> StoreServer:
             if name not in running and name not in missing:
                 try:
-                    running[name] = servers.enter_context(SERVERS[name]())
+                    running[name] = servers.enter_context(SERVERS.get(name, _given)())
                 except (OSError, subprocess.CalledProcessError) as problem:
                     said = getattr(problem, "stderr", None) or b""
                     missing[name] = f"{name} can't be had: {problem} {said.decode(errors='replace')[-300:]}"

@@ -42,19 +42,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
-IMPLEMENTATIONS = chosen(
-    [
-        "file",
-        "memory",
-        "s3-moto",
-        "s3-versitygw",
-        "fsspec-file",
-        "fsspec-memory",
-        "ftp-file",
-        "hdfs",
-        *SERVERS,
-    ]
-)
+_OURS = ["file", "memory", "s3-moto", "s3-versitygw", "fsspec-file", "fsspec-memory", "ftp-file", "hdfs", *SERVERS]
+IMPLEMENTATIONS = chosen(_OURS)
 
 
 @dataclass(frozen=True)
@@ -99,7 +88,21 @@ def opened(url: str, options: dict[str, Any] | None = None, environment: dict[st
 def implementation(request: pytest.FixtureRequest, workspace: Path) -> Iterator[Implementation]:
     """Each of the implementations."""
     name: str = request.param
-    if name.startswith("s3-"):
+    if name in SERVERS or name not in _OURS:
+        if name == "sshd" and not GIVEN and request.module.__name__ != __name__:
+            pytest.skip("an SSH connection takes long: HOLDFAST_TEST_STORE=sshd runs the whole contract")
+        place: StoreServer = request.getfixturevalue("store_server")(name)
+        store, other_node = (opened(place.url, place.options) for _ in range(2))
+        yield Implementation(
+            name,
+            store,
+            other_node,
+            place.has_objects,
+            has_markers=place.has_objects,
+            put_by_other_tool=place.put,
+            locked=place.locked,
+        )
+    elif name.startswith("s3-"):
         server: S3Server = request.getfixturevalue(name.replace("-", "_")).below(uuid.uuid4().hex)
         store, other_node = (opened(server.url, dict(server.options)) for _ in range(2))
 
@@ -116,20 +119,6 @@ def implementation(request: pytest.FixtureRequest, workspace: Path) -> Iterator[
             racers=racers,
             put_by_other_tool=put,
             locked=immutable_files(server.directory) if isinstance(server, Versitygw) else None,
-        )
-    elif name in SERVERS:
-        if name == "sshd" and not GIVEN and request.module.__name__ != __name__:
-            pytest.skip("an SSH connection takes long: HOLDFAST_TEST_STORE=sshd runs the whole contract")
-        place: StoreServer = request.getfixturevalue("store_server")(name)
-        store, other_node = (opened(place.url, place.options) for _ in range(2))
-        yield Implementation(
-            name,
-            store,
-            other_node,
-            place.has_objects,
-            has_markers=place.has_objects,
-            put_by_other_tool=place.put,
-            locked=place.locked,
         )
     elif name == "memory":
         store = opened("memory://")
