@@ -82,10 +82,36 @@ def _add(partitions: dict[int, int], info: HoldingsInfo, name: str, from_version
 
 
 def fetched(cluster: Cluster) -> dict[str, int]:
-    """Return how many bytes the daemon of each node that lives has fetched so far."""
+    """Return how many bytes the daemon of each node that lives has fetched so far, but for standby copies."""
     found = {}
     for node in cluster.nodes:
         if node.lives:
             with node.client() as client:
-                found[node.name] = client.status().counters["bytes_fetched"]
+                counters = client.status().counters
+            found[node.name] = counters["bytes_fetched"] - counters["standby_bytes_fetched"]
     return found
+
+
+def fetched_by_standbys(cluster: Cluster) -> int:
+    """Return how many bytes all nodes that live have fetched for standby copies so far."""
+    total = 0
+    for node in cluster.nodes:
+        if node.lives:
+            with node.client() as client:
+                total += client.status().counters["standby_bytes_fetched"]
+    return total
+
+
+def are_covered(cluster: Cluster, name: str, partitions: int) -> bool:
+    """Say whether each partition of a query has a standby copy, complete and of the newest version that a node holds."""
+    newest: dict[int, int] = {}
+    complete: dict[int, int] = {}
+    for node in cluster.nodes:
+        with node.client() as client:
+            infos = client.holdings().nodes
+        for query in (query for info in infos for query in info.queries if query.path.endswith(f"/{name}")):
+            for store in query.stores:
+                newest[store.partition] = max(newest.get(store.partition, 0), store.version)
+                if store.missing_bytes == 0:
+                    complete[store.partition] = max(complete.get(store.partition, 0), store.version)
+    return len(newest) == partitions and complete == newest

@@ -205,6 +205,47 @@ def test_a_standby_without_room_evicts_nothing_and_says_so(make_node: NodeFactor
     wait_until(lambda: metric(a, "holdfast_partitions_without_standby") == 0)
 
 
+def test_a_copy_that_was_evicted_is_fetched_again(nodes: tuple[Node, Node, Node]) -> None:
+    a, b, c = nodes
+    Query(a).snapshot(0, 1)
+    wait_until(lambda: covered((b, c), 1))
+    before = metric(b, "holdfast_standby_fetched_bytes_total")
+    with b.client() as client:
+        list(client.evict(str(b.checkpoints)))
+    wait_until(lambda: metric(b, "holdfast_standby_fetched_bytes_total") == 2 * before)
+    wait_until(lambda: covered((b, c), 1))
+
+
+def test_a_standby_that_is_killed_while_it_fetches_goes_on_with_what_it_has(make_node: NodeFactory) -> None:
+    a = make_node("a", holdings__node="a", **QUICK).start()
+    slow = {**QUICK, "stores__checkpoints__standby_bytes_per_second": 60_000}
+    b = make_node("b", holdings__node="b", **slow).start()
+    Query(a).snapshot(0, 1)
+    wait_until(lambda: bool(complete(b, 1)))
+    before = complete(b, 1)
+    assert before != set(PARTITIONS)
+    b.kill()
+    b.start(stores__checkpoints__standby_bytes_per_second=0)
+    wait_until(lambda: complete(b, 1) == set(PARTITIONS))
+    state = sum(file.stat().st_size for file in (a.checkpoints / "team/q/state").rglob("*") if file.is_file())
+    assert metric(b, "holdfast_standby_fetched_bytes_total") <= state - len(before) * state / len(PARTITIONS)
+
+
+def test_with_two_copies_two_nodes_may_be_lost_at_once(make_node: NodeFactory) -> None:
+    settings = {**QUICK, "stores__checkpoints__standbys": 2}
+    a, b, c, d = (make_node(name, holdings__node=name, **settings).start() for name in "abcd")
+    query = Query(a)
+    query.snapshot(0, 1)
+    wait_until(lambda: sum(len(complete(node, 1)) for node in (b, c, d)) == 2 * len(PARTITIONS))
+    for node in (a, b):
+        node.kill()
+        node.lose_disk()
+    left = {partition: node for node in (c, d) for partition in complete(node, 1)}
+    assert left.keys() == set(PARTITIONS)
+    for partition, node in left.items():
+        assert query.read(partition, node, "1.zip", f"SSTs/{SST.format(1)}") == 0
+
+
 def test_a_store_that_is_away_is_waited_for(nodes: tuple[Node, Node, Node], remote_files: Path) -> None:
     a, *others = nodes
     query = Query(a)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
 from holdfast.config import CacheSection
@@ -36,6 +36,11 @@ class Limits:
     def configured(cls, cache: CacheSection) -> Limits:
         """Return the limits that ``[cache]`` sets."""
         return cls(int(cache.max_bytes), int(cache.min_free_bytes), cache.low_watermark, cache.min_free_share)
+
+    @property
+    def shrunk(self) -> Limits:
+        """The limits of a cache that has just been shrunk."""
+        return replace(self, max_bytes=int(self.max_bytes * self.low_watermark))
 
     def reserve(self, disk: DiskSpace) -> Space:
         """Return what is kept free of a disk. One without a fixed number of inodes has a reserve of bytes alone."""

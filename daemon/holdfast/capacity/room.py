@@ -97,9 +97,13 @@ class Room:
                 raise CacheFullError(f"no room for {wanted.size_bytes} bytes: {self.advice(wanted)}")
 
     def has_spare(self, wanted_bytes: int) -> bool:
-        """Say whether a copy of ``wanted_bytes`` has room without an eviction, and twice the reserve stays free then."""
-        reserve = self.limits.reserve(self.disk.look())
-        return not any(self._missing(Space(1, wanted_bytes), ahead_bytes=_SPARE_RESERVES * reserve.size_bytes))
+        """Say whether a copy of ``wanted_bytes`` has room without an eviction, also later on.
+
+        That is when twice the reserve stays free, and the cache stays below the mark to which it shrinks when it is full.
+        """
+        usage = self.usage()
+        spare_bytes = _SPARE_RESERVES * self.limits.reserve(usage.disk).size_bytes
+        return not any(to_free(self.limits.shrunk, usage, Space(1, wanted_bytes), spare_bytes))
 
     async def with_room(self, change: Callable[[], Awaitable[_T]], size_bytes: int = 0) -> _T:
         """Carry out ``change``, which takes about ``size_bytes``; if the disk has no room for it, evict and try again.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 import trio
@@ -28,12 +29,14 @@ _log = logging.getLogger("holdfast.standbys")
 class Progress(NamedTuple):
     """How far a copy is: ``version`` is the state version that it is to have, ``missing_bytes`` what it lacks of that.
 
-    ``lacks_room``: nothing was fetched, because there was no room for all of it without an eviction.
+    ``lacks_room``: nothing was fetched, because there was no room for all of it without an eviction. ``needed`` are the
+    objects that it needs, by the paths of their copies.
     """
 
     version: int
     missing_bytes: int
     lacks_room: bool = False
+    needed: Mapping[bytes, ObjectInfo] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +63,17 @@ class CatchingUp:
         lacking = [path for path, info in needed.items() if not self.copies.has(path, info)]
         lacking_bytes = sum(needed[path].size_bytes for path in lacking)
         if lacking and not self.copies.room.has_spare(lacking_bytes):
-            return Progress(version, lacking_bytes, lacks_room=True)
+            return Progress(version, lacking_bytes, lacks_room=True, needed=needed)
         await for_each(lacking, lambda path: self._fetch(path, needed[path]), _FILES_AT_ONCE)
-        missing_bytes = sum(info.size_bytes for path, info in needed.items() if not self.copies.has(path, info))
+        missing_bytes = self.missing_bytes(needed)
         if needed and not missing_bytes:
             for operator in sorted(operators):
                 await self._drop_unneeded(_directory(self.zone, partition, operator), needed)
-        return Progress(version, missing_bytes)
+        return Progress(version, missing_bytes, needed=needed)
+
+    def missing_bytes(self, needed: Mapping[bytes, ObjectInfo]) -> int:
+        """Return the bytes of the objects that are not here, as after an eviction."""
+        return sum(info.size_bytes for path, info in needed.items() if not self.copies.has(path, info))
 
     @property
     def _layout(self) -> LocationLayout:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import trio
@@ -149,13 +149,31 @@ class StoreStandbys:
         if not version:
             self._empty_until[location] = trio.current_time() + _EMPTY_ROUNDS * self.settings().standby_seconds
             return
+        complete = {
+            partition: progress
+            for partition, progress in self._progress.items()
+            if partition.location == location and not progress.missing_bytes
+        }
+        self._progress |= await trio.to_thread.run_sync(self._evicted, complete)
         behind = [
             partition
             for partition in self._duties.stands_by
-            if partition.location == location and self._progress.get(partition) != Progress(version, 0)
+            if partition.location == location and not self._is_complete(partition, version)
         ]
         behind.sort(key=lambda partition: (partition in self._progress, partition.number))
         await for_each(behind, lambda partition: self._catch_up_one(partition, copies), _PARTITIONS_AT_ONCE)
+
+    def _is_complete(self, partition: Partition, version: int) -> bool:
+        progress = self._progress.get(partition)
+        return progress is not None and (progress.version, progress.missing_bytes) == (version, 0)
+
+    def _evicted(self, complete: Mapping[Partition, Progress]) -> dict[Partition, Progress]:
+        """Return those copies that lack something by now, with how much. It waits for the disk: call it in a thread."""
+        looked_at = {
+            partition: progress._replace(missing_bytes=self.catching_up.missing_bytes(progress.needed))
+            for partition, progress in complete.items()
+        }
+        return {partition: progress for partition, progress in looked_at.items() if progress.missing_bytes}
 
     async def _catch_up_one(self, partition: Partition, copies: int) -> None:
         operators = self._duties.stands_by.get(partition)

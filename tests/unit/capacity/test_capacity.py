@@ -231,6 +231,20 @@ async def test_with_room_nothing_is_evicted(files: Files, index: Index) -> None:
     assert files.gone == []
 
 
+@pytest.mark.parametrize(
+    ("cached", "free", "wanted", "has_spare"),
+    [(100, 10**6, 260, True), (100, 10**6, 261, False), (0, 300, 100, True), (0, 299, 100, False)],
+)
+async def test_what_nobody_has_asked_for_has_room_below_the_watermark_and_above_twice_the_reserve(
+    files: Files, index: Index, cached: int, free: int, wanted: int, *, has_spare: bool
+) -> None:
+    put(index, 1, cached)
+    files.free_bytes = free
+    room = make_room_for(files, max_bytes=400, low_watermark=0.9, min_free_bytes=100)
+    assert room.has_spare(wanted) is has_spare
+    assert files.gone == []
+
+
 async def test_the_longest_unused_files_go_until_there_is_room(files: Files, index: Index, events: EventLog) -> None:
     for inode, used in ((1, 30), (2, 10), (3, 20), (4, 40)):
         put(index, inode, 100, used)
