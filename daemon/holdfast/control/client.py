@@ -6,18 +6,19 @@ import grp
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
 
-import httpx
 import msgspec
 
 from holdfast.control import messages
+from holdfast.control.unix_http import ERRORS, UnixHttp
 from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError, SocketForbiddenError
 
 _T = TypeVar("_T")
 _PAGE = 1000  # entries: as many as the daemon gives at once
-_KEPT_SECONDS = 2.0  # less than the daemon keeps an idle connection
 ANSWER_SECONDS = 150.0
 """The time that a client waits for an answer: a cache miss may wait for the store until its deadline."""
 
@@ -40,12 +41,8 @@ class ControlClient:
     def __init__(self, socket: Path | str, timeout_seconds: float = ANSWER_SECONDS) -> None:
         self._socket = socket
         self._timeout_seconds = timeout_seconds
-        transport = httpx.HTTPTransport(
-            uds=str(socket), verify=False, limits=httpx.Limits(keepalive_expiry=_KEPT_SECONDS)
-        )  # no TLS here; skips reading all certificates
         seen_at = os.environ.get("HOLDFAST_MOUNT")
-        headers = {"Holdfast-Mount": seen_at} if seen_at else {}
-        self._http = httpx.Client(transport=transport, base_url="http://holdfast", timeout=timeout_seconds, headers=headers)
+        self._http = UnixHttp(str(socket), {"Holdfast-Mount": seen_at} if seen_at else {})
 
     def __enter__(self) -> ControlClient:
         return self
@@ -142,13 +139,13 @@ class ControlClient:
     def follow_events(self, since: int = 0) -> Iterator[messages.EventInfo]:
         """Yield the events after number ``since`` as they come, without end."""
         query = {"since": str(since)}
-        return self._lines("/v1/events", messages.EventInfo, params=query, accept="text/event-stream", prefix="data: ")
+        return self._lines("/v1/events", messages.EventInfo, params=query, accept="text/event-stream", prefix=b"data: ")
 
     def metrics(self) -> str:
         """Return the metrics, in Prometheus's text format (``docs/metrics.md``)."""
         with self._asking():
-            reply = self._http.get("/metrics")
-        return reply.text if reply.status_code == httpx.codes.OK else _decoded(reply.status_code, reply.content, str)
+            status, content = self._http.ask("GET", "/metrics", None, self._timeout_seconds)
+        return content.decode() if status == HTTPStatus.OK else _decoded(status, content, str)
 
     def watch_operations(self, path: str | None = None, min_microseconds: int = 0) -> Iterator[messages.OperationsInfo]:
         """Yield the kernel's requests as they are answered, without end: a list at once, then at least one each second.
@@ -253,8 +250,8 @@ class ControlClient:
     def submit(self, plan: bytes) -> messages.PlanInfo:
         """Submit a plan that was made elsewhere (``docs/checkpoints.md``, "The format of a plan"). It gets a new id."""
         with self._asking():
-            reply = self._http.post("/v1/checkpoints/submit", content=plan, timeout=None)
-        return _decoded(reply.status_code, reply.content, messages.PlanInfo)
+            answer = self._http.ask("POST", "/v1/checkpoints/submit", plan, None)
+        return _decoded(*answer, messages.PlanInfo)
 
     def execute(self, plan_id: str, *, at_once: bool = False) -> Iterator[messages.SweepProgress]:
         """Execute a plan, or the rest of an interrupted one; yield progress."""
@@ -264,14 +261,14 @@ class ControlClient:
 
     def _get(self, route: str, kind: type[_T], *, patient: bool = False, **query: str) -> _T:
         with self._asking():
-            reply = self._http.get(route, params=query, timeout=None if patient else self._timeout_seconds)
-        return _decoded(reply.status_code, reply.content, kind)
+            answer = self._http.ask("GET", _target(route, query), None, None if patient else self._timeout_seconds)
+        return _decoded(*answer, kind)
 
     def _post(self, route: str, body: messages.Message, kind: type[_T], *, patient: bool = False) -> _T:
         with self._asking():
             content = msgspec.json.encode(body)
-            reply = self._http.post(route, content=content, timeout=None if patient else self._timeout_seconds)
-        return _decoded(reply.status_code, reply.content, kind)
+            answer = self._http.ask("POST", route, content, None if patient else self._timeout_seconds)
+        return _decoded(*answer, kind)
 
     def _stream(self, route: str, body: messages.Message, kind: type[_T]) -> Iterator[_T]:
         with self._asking():
@@ -286,15 +283,15 @@ class ControlClient:
         content: bytes | None = None,
         params: dict[str, str] | None = None,
         accept: str = "*/*",
-        prefix: str = "",
+        prefix: bytes = b"",
     ) -> Iterator[_T]:
         """Yield what is on the lines that begin with ``prefix``. With ``content`` it is a POST."""
         method = "GET" if content is None else "POST"
-        stream = self._http.stream(method, route, content=content, params=params, headers={"accept": accept}, timeout=None)
+        stream = self._http.asking(method, _target(route, params or {}), content, None, {"Accept": accept})
         with self._asking(), stream as reply:
-            if reply.status_code != httpx.codes.OK:
-                _decoded(reply.status_code, reply.read(), kind)
-            for line in reply.iter_lines():
+            if reply.status != HTTPStatus.OK:
+                _decoded(reply.status, reply.read(), kind)
+            for line in reply:
                 if line.startswith(prefix):
                     step: dict[str, Any] = msgspec.json.decode(line.removeprefix(prefix))
                     if "failure" in step:
@@ -306,20 +303,20 @@ class ControlClient:
         """Turn the errors of a request, and of a name that JSON can't hold, into ours."""
         try:
             yield
-        except httpx.TransportError as problem:
+        except ERRORS as problem:
             raise self._unreachable(problem) from None
         except UnicodeEncodeError as problem:
             raise ConfigurationError(
                 f"{problem.object!r} is not UTF-8: the control socket can't name it; name the directory above it"
             ) from None
 
-    def _unreachable(self, problem: httpx.TransportError) -> DaemonUnreachableError:
+    def _unreachable(self, problem: Exception) -> DaemonUnreachableError:
         socket = Path(self._socket)
         if os.access(socket, os.F_OK) and not os.access(socket, os.W_OK):
             return SocketForbiddenError(
                 f"this user may not use {socket}: that takes root, or membership in the group {_group_of(socket)}"
             )
-        if isinstance(problem, httpx.ReadTimeout):
+        if isinstance(problem, TimeoutError):
             return DaemonUnreachableError(
                 f"the daemon behind {socket} has not answered within {self._timeout_seconds:g} s: it hangs, or has too much "
                 "to do; under systemd or 'holdfast mount --supervise' one that hangs is replaced by itself"
@@ -328,6 +325,11 @@ class ControlClient:
             f"no daemon answers on {self._socket} ({problem}); start one with 'holdfast mount', "
             "or name its socket with --socket or $HOLDFAST_SOCKET"
         )
+
+
+def _target(route: str, query: dict[str, str]) -> str:
+    """Return the target of a request. Raises ``UnicodeEncodeError`` for a name that is not UTF-8."""
+    return f"{route}?{urlencode(query, quote_via=quote)}" if query else route
 
 
 def _pid_namespace() -> int:
@@ -347,7 +349,7 @@ def _group_of(path: Path) -> str:
 
 
 def _decoded(status: int, content: bytes, kind: type[_T]) -> _T:
-    if status == httpx.codes.OK:
+    if status == HTTPStatus.OK:
         return msgspec.json.decode(content, type=kind)
     try:
         failure = msgspec.json.decode(content, type=messages.Failure)

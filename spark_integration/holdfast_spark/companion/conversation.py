@@ -30,7 +30,6 @@ def main() -> None:
     """Serve a driver until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the driver's end is this one's
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing else may get between the lines
     Conversation(output).hold(sys.stdin.buffer)

@@ -1,18 +1,22 @@
 """A node with containerd, in namespaces of its own: with their first process all containers, shims and mounts end.
 
-Its one image has no programs but the one that keeps a pod's namespaces. Containers get the system's programs, the tests'
-Python and this checkout from the node, to be read.
+Its own image has no programs but the one that keeps a pod's namespaces. Containers get the system's programs, the tests'
+Python and this checkout from the node, to be read. With ``$HOLDFAST_TEST_IMAGE``, an archive as ``systemd.kubernetes.image``
+makes it, Holdfast's own pods have that image, and nothing of the node's.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,7 +51,7 @@ state = "{directory}/containerd/state"
   disable_apparmor = true
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "native"
+    snapshotter = "{snapshotter}"
 """
 _PASSED_ON = ("PATH", "PYTHONPYCACHEPREFIX", "LANG")
 
@@ -76,13 +80,15 @@ class ContainerNode:
         plan = Plan("container-node", [], {}, {}, {}, "", "")
         self._namespaces = Namespaces(plan, self._log)
         self._containerd: subprocess.Popen[bytes] | None = None
+        self._installed = Path(os.environ["HOLDFAST_TEST_IMAGE"]) if "HOLDFAST_TEST_IMAGE" in os.environ else None
         self.pods: list[Pod] = []
         self.runtime = Runtime(directory / "containerd.sock", _IMAGE, f"/{directory.name}", directory / "logs")
 
     def start(self) -> None:
         """Start containerd, and give it the image."""
         config, image = self.directory / "containerd.toml", self.directory / "image.tar"
-        config.write_text(_CONFIG.format(directory=self.directory, image=_IMAGE))
+        snapshotter = "native" if self._installed is None else "overlayfs"  # native: a copy of the image for each container
+        config.write_text(_CONFIG.format(directory=self.directory, image=_IMAGE, snapshotter=snapshotter))
         _write_image(image)
         self._namespaces.start()
         for how in ("--bind", "--make-private", "--make-shared"):
@@ -92,21 +98,35 @@ class ContainerNode:
         socket = self.directory / "containerd.sock"
         wait_until(lambda: socket.exists() or self._has_ended())
         assert not self._has_ended(), self._log.read_text()[-3000:]
-        self._does("ctr", "--address", str(socket), "--namespace", "k8s.io", "images", "import", str(image))
+        for archive in filter(None, (image, self._installed)):
+            self._does("ctr", "--address", str(socket), "--namespace", "k8s.io", "images", "import", str(archive))
+
+    @property
+    def driver_command(self) -> list[str]:
+        """The command of the driver of volumes, in Holdfast's own pods."""
+        if self._installed is None:
+            return [sys.executable, "-c", "from holdfast.csi import run; run()"]
+        return ["/usr/lib/holdfast/bin/holdfast-csi"]
+
+    def run_own(self, spec: PodSpec) -> Pod:
+        """Start one of Holdfast's own pods."""
+        if self._installed is None:
+            return self.run(spec)
+        with tarfile.open(self._installed) as archive:
+            manifest = archive.extractfile("manifest.json")
+            assert manifest is not None
+            (name,) = json.load(manifest)[0]["RepoTags"]
+        pod = Pod(self.runtime, replace(spec, image=name))
+        self.pods.append(pod)
+        return pod
 
     def run(self, spec: PodSpec) -> Pod:
-        """Start a pod that has Holdfast's programs."""
-        prefix = Path(sys.base_prefix)
-        programs = [Volume(path, read_only=True) for path in {Path("/usr"), prefix, cache_directory(), _CHECKOUT}]
-        volumes = [volume for volume in programs if volume.path == Path("/usr") or Path("/usr") not in volume.path.parents]
+        """Start a pod that has the node's programs, and this checkout."""
+        volumes = [Volume(path, read_only=True) for path in (Path("/usr"), cache_directory(), _CHECKOUT)]
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(_CHECKOUT)]))
-        pod = Pod(
-            self.runtime,
-            PodSpec(
-                **{**vars(spec), "volumes": [*volumes, *spec.volumes], "environment": {**environment, **spec.environment}}
-            ),
-        )
+        wanted = replace(spec, volumes=[*volumes, *spec.volumes], environment={**environment, **spec.environment})
+        pod = Pod(self.runtime, wanted)
         self.pods.append(pod)
         return pod
 
@@ -123,10 +143,9 @@ class ContainerNode:
         self._namespaces.kill()
         if self._containerd is not None:
             self._containerd.wait()
-        for controller in _CGROUPS.iterdir():
-            for group in sorted(controller.glob(f"{self.directory.name}/**/"), reverse=True):
-                with suppress(FileNotFoundError):
-                    group.rmdir()
+        for pattern in ("", "*/"):  # one hierarchy (version 2), or one for each controller
+            for group in sorted(_CGROUPS.glob(f"{pattern}{self.directory.name}/**/"), reverse=True):
+                group.rmdir()
 
     def _has_ended(self) -> bool:
         return self._containerd is not None and self._containerd.poll() is not None

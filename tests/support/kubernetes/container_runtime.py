@@ -111,7 +111,7 @@ class Volume:
 
 @dataclass(frozen=True)
 class PodSpec:
-    """A pod of one container, in the node's network."""
+    """A pod of one container, in the node's network. ``image`` is the runtime's own if it is not named."""
 
     name: str
     command: Sequence[str]
@@ -122,10 +122,11 @@ class PodSpec:
     restricted: bool = False
     """Without capabilities, new rights and a root directory that can be written to."""
     uid: int = 0
+    image: str = ""
 
 
 class Runtime:
-    """The runtime behind ``socket``, whose pods' images are all ``image``, with their cgroups below ``cgroup``."""
+    """The runtime behind ``socket``, with the ``image`` that pods have by default, and their cgroups below ``cgroup``."""
 
     def __init__(self, socket: Path, image: str, cgroup: str, logs: Path) -> None:
         self._socket = socket
@@ -228,7 +229,7 @@ class Pod:
         }
         return {
             "metadata": {"name": spec.name, "attempt": self._attempt},
-            "image": {"image": self._runtime.image},
+            "image": {"image": spec.image or self._runtime.image},
             "command": list(spec.command),
             "envs": [{"key": key, "value": value} for key, value in spec.environment.items()],
             "mounts": [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,7 +41,7 @@ class HoldfastPods:
     def keeper(self) -> Pod:
         """Start a keeper; return when it is ready."""
         command = ["holdfast", "keeper", str(self._run / "keeper")]
-        pod = self._started(PodSpec(self._name("keeper"), command, [Volume(self._run)], restricted=True))
+        pod = self._node.run_own(PodSpec(self._name("keeper"), command, [Volume(self._run)], restricted=True))
         wait_until(lambda: "ready in" in pod.log)
         return pod
 
@@ -52,7 +51,7 @@ class HoldfastPods:
         command += [f"--store={self._cache}/store", f"--socket={self._socket}"]
         command += [f"--keeper={self._run}/keeper"] if keeper else []
         command += [f"--{name}=file://{self.remote}/{name}" for name in ("checkpoints", "blobs")]
-        pod = self._started(
+        pod = self._node.run_own(
             PodSpec(
                 self._name("daemon"),
                 command,
@@ -79,11 +78,13 @@ class HoldfastPods:
 
     def driver(self) -> Pod:
         """Start a driver of volumes; return when it answers."""
-        command = [sys.executable, "-c", "from holdfast.csi import run; run()", f"--mountpoint={self.mountpoint}"]
+        command = [*self._node.driver_command, f"--mountpoint={self.mountpoint}"]
         command += [f"--kubelet={self.csi.kubelet}", f"--socket={self._socket}", f"--pods-socket={self.pods_socket}"]
         volumes = [Volume(self.above, Propagation.HOST_TO_CONTAINER), Volume(self.csi.kubelet, Propagation.BIDIRECTIONAL)]
         environment = {"NODE_NAME": _NODE_NAME}
-        pod = self._started(PodSpec(self._name("csi"), command, [*volumes, Volume(self._run)], environment, privileged=True))
+        pod = self._node.run(
+            PodSpec(self._name("csi"), command, [*volumes, Volume(self._run)], environment, privileged=True)
+        )
         wait_until(self.csi.answers)
         return pod
 
@@ -92,13 +93,13 @@ class HoldfastPods:
         shared = [*volumes, *([Volume(self.pods_socket.parent)] if socket else [])]
         if socket:
             environment["HOLDFAST_SOCKET"] = str(self.pods_socket)
-        return self._started(PodSpec(self._name("application"), ["sleep", "infinity"], shared, environment, uid=uid))
+        return self._node.run(PodSpec(self._name("application"), ["sleep", "infinity"], shared, environment, uid=uid))
 
     def watching(self, directory: Path, volume: Volume) -> tuple[Pod, Watched]:
         """Start a pod that works in ``directory`` all the time; return when its work goes on."""
         name = self._name("watching")
         book = self.books / name
-        pod = self._started(PodSpec(name, watching(directory, book), [volume, Volume(self.books)]))
+        pod = self._node.run(PodSpec(name, watching(directory, book), [volume, Volume(self.books)]))
         watched = Watched(book)
         wait_until(lambda: not pod.runs or len(watched.lines) > 0)
         assert pod.runs, pod.log
@@ -151,9 +152,6 @@ class HoldfastPods:
     def faults(self) -> list[str]:
         """Return the lines of logs that tell of a fault."""
         return [line for pod in self._node.pods for line in pod.log.splitlines() if _FAULT.search(line)]
-
-    def _started(self, spec: PodSpec) -> Pod:
-        return self._node.run(spec)
 
     def _name(self, kind: str) -> str:
         self._names += 1

@@ -1,0 +1,122 @@
+"""The control client's side of HTTP, against servers that say what they are told to."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from holdfast.control.unix_http import ERRORS, UnixHttp
+
+LARGE = bytes(4 * 2**20)
+"""A content that fits into no socket's buffer."""
+
+
+@contextmanager
+def server(path: Path, serve: Callable[[socket.socket, int], None]) -> Iterator[list[int]]:
+    """Let ``serve`` have each connection, with its number; yield the numbers of those that came."""
+    came: list[int] = []
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            came.append(len(came))
+            with connection:
+                serve(connection, came[-1])
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        thread = Thread(target=accept)
+        thread.start()
+        yield came
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def answer(content: bytes, status: str = "200 OK") -> bytes:
+    return b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n%b" % (status.encode(), len(content), content)
+
+
+def head(connection: socket.socket) -> bytes:
+    """Read a request without content; nothing if the client has gone."""
+    read = b""
+    while not read.endswith(b"\r\n\r\n"):
+        if not (some := connection.recv(1000)):
+            return b""
+        read += some
+    return read
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "socket"
+
+
+def test_a_connection_is_used_again_unless_the_server_has_closed_it(path: Path) -> None:
+    def serve(connection: socket.socket, _: int) -> None:
+        for _ in range(2):
+            connection.sendall(answer(head(connection).partition(b" ")[2].partition(b" ")[0]))
+
+    with server(path, serve) as came, closing(UnixHttp(str(path), {})) as http:
+        for number, target in enumerate(("/a", "/b", "/c", "/d")):
+            assert http.ask("GET", target, None, 30.0) == (200, target.encode())
+            assert len(came) == number // 2 + 1
+
+
+def test_an_answer_that_came_before_the_content_was_read_is_read(path: Path) -> None:
+    def serve(connection: socket.socket, _: int) -> None:
+        connection.sendall(answer(b"busy", "503 Busy"))
+
+    with server(path, serve), closing(UnixHttp(str(path), {})) as http:
+        assert http.ask("POST", "/", LARGE, 30.0) == (503, b"busy")
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart", b"what?\r\n\r\n"], ids=["nothing", "part", "nonsense"]
+)
+def test_an_answer_that_is_not_whole_is_an_error(said: bytes, path: Path) -> None:
+    def serve(connection: socket.socket, _: int) -> None:
+        head(connection)
+        connection.sendall(said)
+
+    http = UnixHttp(str(path), {})
+    with server(path, serve), pytest.raises(ERRORS):
+        http.ask("GET", "/", None, 30.0)
+
+
+def test_a_server_that_is_silent_is_waited_for_as_long_as_was_said(path: Path) -> None:
+    def serve(connection: socket.socket, _: int) -> None:
+        while head(connection):  # until the client has gone
+            pass
+
+    with server(path, serve), pytest.raises(TimeoutError):
+        UnixHttp(str(path), {}).ask("GET", "/", None, 0.01)
+
+
+def test_lines_come_as_they_are_sent_while_other_requests_are_answered_and_the_rest_is_not_waited_for(path: Path) -> None:
+    def serve(connection: socket.socket, number: int) -> None:
+        assert b"\r\nKind: test\r\n" in head(connection)
+        if number == 0:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\none\ntwo\n\r\n")
+            stay_open.append(connection.dup())
+        else:
+            connection.sendall(answer(b"other"))
+
+    stay_open: list[socket.socket] = []
+    with server(path, serve) as came, closing(UnixHttp(str(path), {"Kind": "test"})) as http:
+        with http.asking("GET", "/", None, None) as lines:
+            assert next(lines) == b"one\n"
+            assert http.ask("GET", "/other", None, 30.0) == (200, b"other")
+            assert next(lines) == b"two\n"
+        assert len(came) == 2
+    for connection in stay_open:
+        assert connection.recv(1) == b"", "the client has closed it"
+        connection.close()
