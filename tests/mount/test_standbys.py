@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.control.messages import HeldStoreInfo
+from holdfast.control.messages import HeldQueryInfo, HeldStoreInfo
 from holdfast.holdings.report import NodeReport, QueryState, StoreState, encoded
 from tests.conftest import NodeFactory
 from tests.support.checkpoints.hostile_zips import snapshot_of
@@ -71,11 +71,15 @@ class Query:
         return int(metric(node, "holdfast_fetched_bytes_total") - before)
 
 
+def holdings(node: Node) -> list[HeldQueryInfo]:
+    """Return what ``node`` says of the state that it holds itself."""
+    with node.client() as client:
+        return [query for info in client.holdings().nodes for query in info.queries]
+
+
 def told_by(node: Node) -> dict[int, HeldStoreInfo]:
     """Return what ``node`` says of the state that it holds itself, by partition."""
-    with node.client() as client:
-        found = client.holdings()
-    return {store.partition: store for info in found.nodes for query in info.queries for store in query.stores}
+    return {store.partition: store for query in holdings(node) for store in query.stores}
 
 
 def complete(node: Node, version: int) -> set[int]:
@@ -203,6 +207,30 @@ def test_a_standby_without_room_evicts_nothing_and_says_so(make_node: NodeFactor
     b.start(cache__max_bytes=0)
     wait_until(lambda: complete(b, 1) == set(PARTITIONS))
     wait_until(lambda: metric(a, "holdfast_partitions_without_standby") == 0)
+
+
+def test_a_query_may_ask_for_more_copies_and_for_none(nodes: tuple[Node, Node, Node]) -> None:
+    a, b, c = nodes
+    more, none, plain = (Query(a, f"team/{name}") for name in ("more", "none", "plain"))
+    for query, wish in ((more, b"2\n"), (none, b"0\n"), (plain, b"many")):
+        (a.checkpoints / query.location).mkdir(parents=True)
+        (a.checkpoints / query.location / "_standbys").write_bytes(wish)
+        query.snapshot(0, 1)
+
+    def copies(query: Query) -> int:
+        path = f"/checkpoints/{query.location}"
+        return sum(
+            store.missing_bytes == 0
+            for node in (b, c)
+            for held in holdings(node)
+            if held.path.endswith(path)
+            for store in held.stores
+        )
+
+    wait_until(lambda: (copies(more), copies(plain)) == (2 * len(PARTITIONS), len(PARTITIONS)))
+    assert copies(none) == 0
+    (a.checkpoints / "team/none/_standbys").write_bytes(b"1")
+    wait_until(lambda: copies(none) == len(PARTITIONS))
 
 
 def test_a_copy_that_was_evicted_is_fetched_again(nodes: tuple[Node, Node, Node]) -> None:

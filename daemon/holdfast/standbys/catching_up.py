@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,13 +17,18 @@ from holdfast.checkpoints.formats import FORMATS, Formats
 from holdfast.checkpoints.formats.interface import FinishedBatch, LocationLayout, StatePartition
 from holdfast.checkpoints.manifests import Manifest
 from holdfast.checkpoints.plans import Listed
+from holdfast.checkpoints.restoring.object_checks import content
 from holdfast.checkpoints.sweeps.several_at_once import for_each
+from holdfast.config import MOST_STANDBYS
+from holdfast.errors import ObjectMissingError
 from holdfast.holdings.report import Partition
 from holdfast.remote import ObjectInfo, key_below
 from holdfast.standbys.copies import StandbyCopies
 from holdfast.standbys.restraint import Restraint
 
 _FILES_AT_ONCE = 4
+_STANDBYS = "_standbys"
+_NUMBER, _LONGEST_NUMBER = re.compile(rb"[0-9]\s*"), 16
 _log = logging.getLogger("holdfast.standbys")
 
 
@@ -47,6 +53,16 @@ class CatchingUp:
     copies: StandbyCopies
     restraint: Restraint
     formats: Formats = FORMATS
+
+    async def wanted_copies(self, location: str) -> int | None:
+        """Return the number of copies that the query at ``location`` asks for, by its file ``_standbys``; None: for none."""
+        await self.restraint.take()
+        access, key = self.restraint.access, key_below(location, _STANDBYS)
+        try:
+            text = await access.read(content, access.store, key, _LONGEST_NUMBER)
+        except ObjectMissingError:
+            return None
+        return int(text) if _NUMBER.fullmatch(text) and int(text) <= MOST_STANDBYS else None
 
     async def newest_version(self, location: str) -> int:
         """Return the state version that the newest committed batch of the query at ``location`` has left; 0: none."""

@@ -29,6 +29,8 @@ _PARTITIONS_AT_ONCE = 2
 _EMPTY_ROUNDS = 4
 """The number of rounds in which a query without any commit is looked at once: somebody may have made it up."""
 _MOST_QUERIES = 10_000
+_MOST_ASKED = 1000
+"""The limit of queries that are asked how many copies they want: nobody's neighbours run more; more are made up."""
 _NO_ROOM = "the disk, or the cache, has no room for them without an eviction"
 _log = logging.getLogger("holdfast.standbys")
 
@@ -118,7 +120,8 @@ class StoreStandbys:
             _reporters(found.told.values(), self.gathering.clock(), longest_seconds),
             lambda holder: {told.name for told in found.keepers(holder)},
         )
-        self._duties = await trio.to_thread.run_sync(duties_of, neighbours, {}, copies, dict(self._newest))
+        of_queries = await self._wanted_copies(found)
+        self._duties = await trio.to_thread.run_sync(duties_of, neighbours, of_queries, copies, dict(self._newest))
         self._neighbourhood, self._copies = found, copies
         for partition in self._progress.keys() - self._duties.stands_by.keys():
             del self._progress[partition]
@@ -128,6 +131,13 @@ class StoreStandbys:
         if len(self._newest) > _MOST_QUERIES:
             self._newest.clear()
         self._tell(copies)
+
+    async def _wanted_copies(self, neighbourhood: Neighbourhood) -> dict[str, int]:
+        """Return how many copies queries ask for, by location. Those that ask for none have what is configured."""
+        reports = [told.report for told in neighbourhood.told.values()]
+        locations = sorted({query.location for report in reports for query in report.queries})
+        asked = {location: await self.catching_up.wanted_copies(location) for location in locations[:_MOST_ASKED]}
+        return {location: copies for location, copies in asked.items() if copies is not None}
 
     async def _catch_up(self, copies: int) -> None:
         """Bring all copies up to date. A query that the store refuses does not keep the others waiting."""
