@@ -25,6 +25,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./run demo", description=__doc__)
     parser.add_argument("--directory", type=Path, help="an empty directory on a real disk (default: one in /var/tmp)")
     parser.add_argument("--files", type=int, default=24, help="in how many files the flights arrive, one a batch")
+    parser.add_argument(
+        "--remote",
+        default="",
+        help="a URL without objects below it, where the stores are (default: a directory); their options are variables, as "
+        "HOLDFAST_STORES__CHECKPOINTS__OPTIONS__ENDPOINT",
+    )
     parser.add_argument("--keep", action="store_true", help="keep the directory")
     options = parser.parse_args()
     if (
@@ -40,7 +46,7 @@ def main() -> int:
     directory = options.directory or Path(tempfile.mkdtemp(prefix="holdfast-demo-", dir="/var/tmp"))
     report = Report()
     report.say(f"{FLIGHTS:,} flights of 2013, kept in RocksDB state on the mount; all files are in {directory}")
-    stage = Stage(directory, report)
+    stage = Stage(directory, options.remote, report)
     try:
         acts = play(stage, options.files, report)
         report.say("comparing with a plain batch computation over the same files")

@@ -36,13 +36,13 @@ class Act:
 
 
 class Stage:
-    """The directories of one demo, and its node."""
+    """The directories of one demo, and its node. ``remote`` is a URL below which its stores are: empty, a directory here."""
 
-    def __init__(self, directory: Path, report: Report) -> None:
+    def __init__(self, directory: Path, remote: str, report: Report) -> None:
         self.directory = directory
         self.mountpoint = directory / "mount"
         self.store = directory / "node" / "store"
-        self.remote = directory / "remote"
+        self.remote = remote.rstrip("/") or f"file://{directory}/remote"
         self.input = directory / "arriving"
         self.output = directory / "output"
         self.socket = directory / "run" / "control.sock"
@@ -60,8 +60,8 @@ class Stage:
             raise RuntimeError(result.stderr.strip())
 
     def mount(self) -> None:
-        """Start the daemon with the embedded default: a directory as the remote store."""
-        remote = [f"--{zone}=file://{self.remote}/{zone}" for zone in ("checkpoints", "blobs")]
+        """Start the daemon. Options of its stores come from the environment, as a daemon's do."""
+        remote = [f"--{zone}={self.remote}/{zone}" for zone in ("checkpoints", "blobs")]
         self.holdfast("mount", str(self.mountpoint), "--store", str(self.store), *remote)
 
     def lose_node(self) -> None:
@@ -76,8 +76,8 @@ class Stage:
             return client.status()
 
     def committed(self) -> int:
-        """Return the number of batches committed in the remote store."""
-        commits = self.remote / "checkpoints" / NAME / "commits"
+        """Return the number of batches committed in the remote store, by what the node sees of it."""
+        commits = self.mountpoint / "checkpoints" / NAME / "commits"
         numbers = [int(path.name) for path in commits.iterdir() if path.name.isdecimal()] if commits.exists() else []
         return max(numbers, default=-1) + 1
 

@@ -26,6 +26,7 @@ from holdfast.remote import ObjectInfo, RemoteStore, open_store
 from tests.support.stores.azurite import serving_azurite
 from tests.support.stores.hdfs import serving_hdfs
 from tests.support.stores.s3 import serving_versitygw
+from tests.support.stores.seaweedfs import serving_seaweedfs
 from tests.support.stores.sshd import serving_sshd
 
 GIVEN = os.environ.get("HOLDFAST_TEST_STORE", "")
@@ -157,7 +158,22 @@ def _empty(store: RemoteStore) -> None:
             print(f"{store.url}/{directory} is not empty: {problem}")
 
 
-SERVERS: dict[str, Callable[[], AbstractContextManager[StoreServer]]] = {"azurite": _azurite, "sshd": _sshd}
+@contextmanager
+def _seaweedfs() -> Iterator[StoreServer]:
+    with serving_seaweedfs() as (server, pid):
+        client = server.client()
+
+        def put(key: str, data: bytes) -> None:
+            client.put_object(Bucket=server.bucket, Key=server.key(key), Body=data)
+
+        yield StoreServer(server.url, server.options, put, pid, {"secret_access_key": "other"})
+
+
+SERVERS: dict[str, Callable[[], AbstractContextManager[StoreServer]]] = {
+    "azurite": _azurite,
+    "seaweedfs": _seaweedfs,
+    "sshd": _sshd,
+}
 
 
 def chosen(ours: list[str]) -> list[str]:
