@@ -20,7 +20,7 @@ from holdfast.standbys.assignment import Fleet, Node, QueryAssignment
 from holdfast_spark.placement.assignment import Held, assign
 
 NODES, RACKS, CORES = 400, 20, 8
-QUERIES, PARTITIONS = 10, 2000
+QUERIES, PARTITIONS = 1, 20_000
 STATE_BYTES = 25 * 10**6
 NEW_AN_HOUR = 0.6
 """The part of a state that its checkpoint has renewed after an hour."""
@@ -63,10 +63,14 @@ class Member:
 
 @dataclass(slots=True)
 class Found:
-    """What it came to: partitions that moved for want of their node, those that found a complete copy, and bytes."""
+    """What it came to: partitions that moved for want of their node, those that waited for a fetch then, and bytes.
+
+    ``ahead`` have moved when they had been fetched: their node was to go, and still there.
+    """
 
     moved: Counter[str] = field(default_factory=Counter)
-    complete: Counter[str] = field(default_factory=Counter)
+    ahead: Counter[str] = field(default_factory=Counter)
+    waited: Counter[str] = field(default_factory=Counter)
     waited_bytes: float = 0.0
     ahead_bytes: float = 0.0
     standby_bytes: float = 0.0
@@ -119,11 +123,13 @@ class Model:
             self.at(self.now + _GONE_SECONDS, partial(self._leave_ring, name, member.left))
         self._place(why)
 
-    def drain(self, name: str) -> None:
-        """Let a node be drained: its partitions move."""
-        self.members[name].is_draining = True
-        self._place("drained")
-        self._cover_around([name])
+    def drain(self, names: Iterable[str], why: str) -> None:
+        """Let nodes be drained: their partitions move."""
+        names = list(names)
+        for name in names:
+            self.members[name].is_draining = True
+        self._place(why)
+        self._cover_around(names)
 
     def come_back(self, names: Iterable[str]) -> None:
         """Let nodes be there again, with what is on their disks."""
@@ -193,12 +199,15 @@ class Model:
     def _move(self, partition: tuple[int, int], old: str, new: str, why: str) -> None:
         copies, member = self.copies[partition], self.members[old]
         missing = copies[new].missing(self.now) if new in copies else 1.0
-        if member.is_up and not member.is_draining:
-            self.found.ahead_bytes += missing * STATE_BYTES  # it moves when it has been fetched
-        else:
+        if member.is_up:
+            self.found.ahead_bytes += missing * STATE_BYTES
+        if member.is_up and member.is_draining:
             self.found.moved[why] += 1
-            self.found.complete[why] += not missing
+            self.found.ahead[why] += missing > 0
+        elif not member.is_up:
+            self.found.moved[why] += 1
             self.found.waited_bytes += missing * STATE_BYTES
+            self.found.waited[why] += missing > 0
         if old in copies:
             self._abandon(copies[old])
         copies[new] = Copy(self.now)
@@ -227,7 +236,7 @@ class Model:
         for query, number in partitions:
             holder = self.running[query][number]
             if holder not in fleets:
-                fleets[holder] = Fleet((self._node(name) for name in self._ring.after(holder)), self._standbys)
+                fleets[holder] = Fleet(map(self._node, [holder, *self._ring.after(holder)]), self._standbys)
             if (holder, query) not in assignments:
                 assignments[holder, query] = fleets[holder].query(_query(query))
             standbys = assignments[holder, query].standbys(number, holder)
