@@ -13,9 +13,12 @@ from typing import NamedTuple
 
 from holdfast.holdings.report import NodeReport, Partition
 from holdfast.standbys.assignment import Fleet, Node, QueryAssignment
+from holdfast.standbys.moved_on import Expected
 
 _VERSIONS_AHEAD = 1000
 """The number of versions by which a report may be ahead of the newest commit that this node has seen."""
+
+NOTHING_EXPECTED = Expected()
 
 
 class Reporter(NamedTuple):
@@ -66,18 +69,33 @@ class Neighbours:
     keepers: Callable[[str], Collection[str]]
 
 
-def duties_of(neighbours: Neighbours, copies: Mapping[str, int], default_copies: int, newest: Mapping[str, int]) -> Duties:
+def duties_of(
+    neighbours: Neighbours,
+    copies: Mapping[str, int],
+    default_copies: int,
+    newest: Mapping[str, int],
+    expected: Expected = NOTHING_EXPECTED,
+) -> Duties:
     """Return the duties of the node that ``neighbours`` are about.
 
     ``copies`` is the number of standby copies of queries that have one of their own, by location; the others have
-    ``default_copies``. ``newest`` is the newest committed version of each query, as far as this node has looked for it.
+    ``default_copies``. ``newest`` is the newest committed version of each query, as far as this node has looked for it;
+    ``expected`` says which nodes no longer work with one.
     """
     me, stands_by, uncovered = neighbours.me, dict[Partition, frozenset[int]](), set[Partition]()
     for location, partitions in _by_location(neighbours.reporters).items():
         most = _most_version(newest.get(location, 0), [known.portions.get(me) for known in partitions.values()])
         query = _Query(neighbours, location, copies.get(location, default_copies))
         for number, known in partitions.items():
-            holder, partition = holder_of(known.portions, most), Partition(location, number)
+            partition = Partition(location, number)
+            at_work = {
+                name: each
+                for name, each in known.portions.items()
+                if not expected.is_behind(name, location, each.own_version)
+            }
+            holder = holder_of(at_work, most)
+            if holder is None and location in expected.going_on:
+                continue  # it runs on a node that is no neighbour, and whose neighbours keep its copies
             if query.stands_by(number, holder, known.portions.get(me)):
                 stands_by[partition] = frozenset(known.operators)
             elif holder == me and not query.is_covered(number, known.portions):

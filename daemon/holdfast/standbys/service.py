@@ -21,6 +21,7 @@ from holdfast.holdings.publishing import REFRESHES_OF_STANDBYS
 from holdfast.holdings.report import NOT_STANDING_BY, Partition, Standing
 from holdfast.standbys.catching_up import CatchingUp, Progress
 from holdfast.standbys.duties import Duties, Neighbours, Reporter, duties_of
+from holdfast.standbys.moved_on import Looks
 from holdfast.transfer import BEHIND_ALL, IN_BACKGROUND
 
 _IDLE_SECONDS = 5.0
@@ -64,6 +65,7 @@ class StoreStandbys:
     _empty_until: dict[str, float] = field(default_factory=dict, init=False)
     """The trio times until which queries that had no commit are left alone, by location."""
     _neighbourhood: Neighbourhood | None = field(default=None, init=False)
+    _looks: Looks = field(default_factory=Looks, init=False)
     _copies: int = field(default=0, init=False)
     """The neighbourhood, and the number of copies, that the duties are for."""
     _problem: str = field(default="", init=False)
@@ -120,8 +122,9 @@ class StoreStandbys:
             _reporters(found.told.values(), self.gathering.clock(), longest_seconds),
             lambda holder: {told.name for told in found.keepers(holder)},
         )
-        of_queries = await self._wanted_copies(found)
-        self._duties = await trio.to_thread.run_sync(duties_of, neighbours, of_queries, copies, dict(self._newest))
+        of_queries, newest = await self._wanted_copies(found), dict(self._newest)
+        expected = self._looks.expected(found.name, {name: told.report for name, told in found.told.items()}, newest)
+        self._duties = await trio.to_thread.run_sync(duties_of, neighbours, of_queries, copies, newest, expected)
         self._neighbourhood, self._copies = found, copies
         for partition in self._progress.keys() - self._duties.stands_by.keys():
             del self._progress[partition]
