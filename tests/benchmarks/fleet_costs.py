@@ -2,8 +2,8 @@
 
 For fleets of 40, 400 and 4,000 nodes with 20,000 partitions and standby copies: requests and bytes an hour by arithmetic and
 by simulation with the daemon's own code over a store in memory. Beside it what it would be if each node read all reports.
-``--measure`` runs that many nodes against a real S3 server, with minutes of ten seconds: run it in a network namespace of
-its own, as it counts what goes through the loopback.
+``--measure`` runs that many nodes against a real S3 server, with minutes of fifteen seconds: run it in a network namespace
+of its own, as it counts what goes through the loopback.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DOLLARS = {"PUT": 5e-6, "LIST": 5e-6, "GET": 4e-7}
 _HOURS_A_MONTH = 730
 _SAMPLE = 20
 _WARM_UP_SECONDS, _HOUR_SECONDS = 1800, 3600
-_MEASURED_REFRESH_SECONDS = 10.0
+_MEASURED_REFRESH_SECONDS = 15.0
 
 
 class Cost(NamedTuple):
@@ -109,7 +109,7 @@ async def measured(nodes: int, minutes: float) -> Iterator[str]:
         access = RemoteAccess(
             ZONE, store, deadline_seconds=60.0, parallel=32, events=EventLog(time.time), counters=Counters(), clock=time.time
         )
-        section = HoldingsSection(interval_seconds=2.0, refresh_seconds=_MEASURED_REFRESH_SECONDS)
+        section = HoldingsSection(interval_seconds=3.0, refresh_seconds=_MEASURED_REFRESH_SECONDS)
         running = [_node(access, nodes, number, section) for number in range(nodes)]
         async with trio.open_nursery() as nursery:
             for node in running:

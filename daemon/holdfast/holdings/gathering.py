@@ -73,7 +73,7 @@ class Neighbourhood:
     asked: float
     good_seconds: float
 
-    def keepers(self, name: str) -> list[Told]:
+    def candidates(self, name: str) -> list[Told]:
         """Return those who may keep copies of what ``name`` holds, which is a node before this one on the ring."""
         return [self.told[each] for each in self.ring.after(name) if each in self.told]
 

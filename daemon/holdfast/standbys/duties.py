@@ -62,11 +62,11 @@ class Duties:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The nodes that ``me`` knows of, itself among them. ``keepers`` are those who may keep copies of what a node holds."""
+    """The nodes that ``me`` knows of, itself among them. ``candidates`` are those that may keep copies of what one holds."""
 
     me: str
     reporters: Sequence[Reporter]
-    keepers: Callable[[str], Collection[str]]
+    candidates: Callable[[str], Collection[str]]
 
 
 def duties_of(
@@ -126,7 +126,7 @@ class _Query:
     def _of(self, holder: str) -> QueryAssignment:
         found = self._of_holders.get(holder)
         if found is None:
-            known = {*self._neighbours.keepers(holder), holder}
+            known = {*self._neighbours.candidates(holder), holder}
             nodes = [_node(each) for each in self._neighbours.reporters if each.name in known]
             found = self._of_holders[holder] = Fleet(nodes, self._copies).query(self._location)
         return found

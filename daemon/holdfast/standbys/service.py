@@ -120,7 +120,7 @@ class StoreStandbys:
         neighbours = Neighbours(
             found.name,
             _reporters(found.told.values(), self.gathering.clock(), longest_seconds),
-            lambda holder: {told.name for told in found.keepers(holder)},
+            lambda holder: {told.name for told in found.candidates(holder)},
         )
         of_queries, newest = await self._wanted_copies(found), dict(self._newest)
         expected = self._looks.expected(found.name, {name: told.report for name, told in found.told.items()}, newest)

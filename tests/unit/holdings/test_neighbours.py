@@ -62,13 +62,13 @@ async def test_a_question_about_neighbours_reads_no_others_however_many_there_ar
     assert shelf.counted == {"LIST": 6, "GET": 2 * SPAN}, "what has not changed is not read again"
 
 
-async def test_keepers_are_the_nodes_after_one_on_the_ring(shelf: Shelf) -> None:
+async def test_candidates_are_the_nodes_after_one_on_the_ring(shelf: Shelf) -> None:
     names = fill(shelf, 200)
     node = ReportingNode("me", shelf, SECTION)
     found = await node.gathering.neighbours(ZONE)
     ring = Ring([node.name, *names])
     for before in ring.before(node.name):
-        assert [told.name for told in found.keepers(before)] == ring.after(before)
+        assert [told.name for told in found.candidates(before)] == ring.after(before)
         assert node.name in ring.after(before)
 
 

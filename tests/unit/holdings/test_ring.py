@@ -15,13 +15,13 @@ KNOWN = [f"node{number}.0123abcd" for number in (2, 1, 4, 5, 3)]
 def test_who_may_keep_copies_knows_what_there_is_to_keep_and_who_else_may(names: list[str]) -> None:
     ring = Ring(names)
     for holder in names:
-        keepers = ring.after(holder)
-        assert len(keepers) == len(set(keepers)) == min(SPAN, len(names) - 1)
-        assert holder not in keepers
-        for keeper in keepers:
-            assert holder in ring.before(keeper)
-            assert {holder, *keepers} - {keeper} <= ring.neighbours(keeper)
-        assert {*keepers} <= ring.neighbours(holder)
+        candidates = ring.after(holder)
+        assert len(candidates) == len(set(candidates)) == min(SPAN, len(names) - 1)
+        assert holder not in candidates
+        for candidate in candidates:
+            assert holder in ring.before(candidate)
+            assert {holder, *candidates} - {candidate} <= ring.neighbours(candidate)
+        assert {*candidates} <= ring.neighbours(holder)
 
 
 @given(names=FLEETS)
