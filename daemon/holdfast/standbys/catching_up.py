@@ -138,6 +138,7 @@ class CatchingUp:
     async def _drop_unneeded(self, directory: bytes, needed: Collection[bytes]) -> None:
         for inode in await trio.to_thread.run_sync(self.copies.unneeded, directory, needed):
             self.copies.drop(inode)
+            await trio.lowlevel.checkpoint()
 
     def _path(self, location: str, name: bytes) -> bytes:
         return f"{self.zone}/{location}/".replace("//", "/").encode() + name
