@@ -324,6 +324,27 @@ def test_a_node_that_is_drained_hands_its_copies_over(nodes: tuple[Node, Node, N
     wait_until(lambda: covered((b, c), 1))
 
 
+def test_a_drain_that_waits_for_copies_begins_when_they_are_complete(make_node: NodeFactory) -> None:
+    a = make_node("a", holdings__node="a", **QUICK).start()
+    b = make_node("b", holdings__node="b", cache__max_bytes=20_000, **QUICK).start()
+    Query(a).snapshot(0, 1)
+    wait_until(lambda: len(told_by(a)) == len(PARTITIONS))
+
+    def drain(timeout: int) -> subprocess.CompletedProcess[str]:
+        words = ["drain", "--standbys", "--timeout", str(timeout), "--socket", str(a.socket)]
+        return subprocess.run([sys.executable, "-m", "holdfast", *words], capture_output=True, text=True, check=False)
+
+    refused = drain(0)
+    assert refused.returncode != 0
+    assert "6 partitions have no complete standby copy; this node is not drained" in refused.stderr
+    assert not a.status().draining
+    b.stop()
+    b.start(cache__max_bytes=0)
+    assert drain(60).returncode == 0
+    assert a.status().draining
+    assert complete(b, 1) == set(PARTITIONS)
+
+
 def test_copies_are_in_another_rack(make_node: NodeFactory) -> None:
     racks = {"a": "east", "b": "east", "c": "west"}
     a, b, c = (make_node(name, holdings__node=name, holdings__rack=rack, **QUICK).start() for name, rack in racks.items())

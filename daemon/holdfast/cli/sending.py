@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute
 from holdfast.cli.output import print_json, say
-from holdfast.cli.progress import follow
+from holdfast.cli.progress import follow, waiting
+from holdfast.cli.standby_rows import uncovered_here
 from holdfast.control.client import ControlClient
-from holdfast.errors import ConfigurationError
+from holdfast.errors import ConfigurationError, RemoteUnavailableError
+
+_LOOKS_EVERY_SECONDS = 2.0
 
 
 def flush(
@@ -34,11 +38,16 @@ def drain(
     timeout: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for stores and writers.")
     ] = 600.0,
+    standbys: Annotated[
+        bool, typer.Option("--standbys", help="Begin when each partition that runs here has a complete standby copy.")
+    ] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Take new files for the stores again.")] = False,
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
     """Prepare a node to go: take nothing new for its stores, and send everything. Exits with 1 if something is left.
+
+    With --standbys, nothing is begun if the copies are not complete in time.
 
     Files that are open for writing may be written to the end. Working directories go on. Reading goes on.
     """
@@ -48,8 +57,25 @@ def drain(
             sentence = "this node takes new files for its stores again"
             print_json({"done": sentence}) if as_json else say(sentence)
             return
+        if standbys:
+            with waiting("waiting for standby copies", as_json=as_json):
+                _wait_for_standbys(daemon, timeout)
         problems = follow("draining", daemon.drain(timeout), "sent", as_json=as_json)
     if problems:
         raise typer.Exit(1)
     if not as_json:
         say("everything is in its store: this node may go ('holdfast drain --undo' takes it back)")
+
+
+def _wait_for_standbys(daemon: ControlClient, timeout: float) -> None:
+    """Return when all that runs here is complete elsewhere. Raises ``RemoteUnavailableError`` if it takes too long."""
+    deadline = time.monotonic() + timeout
+    while True:
+        found = daemon.holdings(all_nodes=True)
+        left = uncovered_here(found)
+        if not left and not found.problems:
+            return
+        if time.monotonic() >= deadline:
+            why = found.problems[0] if found.problems else f"{left} partitions have no complete standby copy"
+            raise RemoteUnavailableError(f"{why}; this node is not drained")
+        time.sleep(_LOOKS_EVERY_SECONDS)

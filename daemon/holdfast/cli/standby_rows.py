@@ -1,4 +1,4 @@
-"""The rows of ``holdfast holdings --standbys``: where each partition runs, and its standby copies. Pure."""
+"""Where each partition runs, and its standby copies: the rows of ``holdfast holdings --standbys``. Pure."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ class _Copy:
 
 @dataclass(slots=True)
 class _Partition:
-    """A partition: the node that has worked with the newest ``version``, and the standby copies by node."""
+    """A partition: the node that has worked with the newest ``version``, and the standby copies by node.
+
+    ``runs_here``: that node is the one whose daemon was asked.
+    """
 
     holder: str = _NOTHING
+    runs_here: bool = False
     version: int = 0
     copies: dict[str, _Copy] = field(default_factory=dict)
 
-    def add(self, node: str, store: HeldStoreInfo) -> None:
+    def add(self, node: HoldingsInfo, store: HeldStoreInfo) -> None:
         """Take up what a node holds of one store."""
+        name = f"{node.node} (draining)" if node.draining else node.node
         if not store.copy and store.version > self.version:
-            self.holder, self.version = node, store.version
+            self.holder, self.version, self.runs_here = name, store.version, node.this_node
         if store.missing_bytes is not None:
-            before = self.copies.get(node, _Copy(store.version, 0))
+            before = self.copies.get(name, _Copy(store.version, 0))
             missing_bytes = max(before.missing_bytes, store.missing_bytes)
-            self.copies[node] = _Copy(min(before.version, store.version), missing_bytes)
+            self.copies[name] = _Copy(min(before.version, store.version), missing_bytes)
 
 
 def rows(found: HoldingsReply) -> Iterator[tuple[str, ...]]:
     """Yield a row for each copy of a partition, and one for a partition without any."""
-    partitions: dict[tuple[str, int], _Partition] = {}
-    for node in found.nodes:
-        for query in node.queries:
-            for store in query.stores:
-                partitions.setdefault((query.path, store.partition), _Partition()).add(_name(node), store)
-    for (path, number), partition in sorted(partitions.items(), key=lambda item: item[0]):
+    for (path, number), partition in sorted(_partitions(found).items(), key=lambda item: item[0]):
         here = (path, str(number), partition.holder, str(partition.version) if partition.version else _NOTHING)
         for standby, copy in sorted(partition.copies.items()):
             yield *here, standby, str(max(0, partition.version - copy.version)), size(copy.missing_bytes)
@@ -53,5 +53,18 @@ def rows(found: HoldingsReply) -> Iterator[tuple[str, ...]]:
             yield *here, _NOTHING, _NOTHING, _NOTHING
 
 
-def _name(node: HoldingsInfo) -> str:
-    return f"{node.node} (draining)" if node.draining else node.node
+def uncovered_here(found: HoldingsReply) -> int:
+    """Return the number of partitions that run on the node that was asked, and of which no standby has a complete copy."""
+    return sum(
+        partition.runs_here and not any(copy.missing_bytes == 0 for copy in partition.copies.values())
+        for partition in _partitions(found).values()
+    )
+
+
+def _partitions(found: HoldingsReply) -> dict[tuple[str, int], _Partition]:
+    partitions: dict[tuple[str, int], _Partition] = {}
+    for node in found.nodes:
+        for query in node.queries:
+            for store in query.stores:
+                partitions.setdefault((query.path, store.partition), _Partition()).add(node, store)
+    return partitions

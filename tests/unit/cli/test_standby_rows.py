@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from holdfast.cli.standby_rows import rows
+from holdfast.cli.standby_rows import rows, uncovered_here
 from holdfast.control.messages import HeldQueryInfo, HeldStoreInfo, HoldingsInfo, HoldingsReply
 
 
-def node(name: str, *stores: HeldStoreInfo, draining: bool = False) -> HoldingsInfo:
+def node(name: str, *stores: HeldStoreInfo, draining: bool = False, this_node: bool = False) -> HoldingsInfo:
     return HoldingsInfo(
         zone="checkpoints",
         node=name,
@@ -14,7 +14,7 @@ def node(name: str, *stores: HeldStoreInfo, draining: bool = False) -> HoldingsI
         cores=1,
         draining=draining,
         told=1.0,
-        this_node=False,
+        this_node=this_node,
         queries=[HeldQueryInfo("/m/checkpoints/q", list(stores))],
     )
 
@@ -58,3 +58,10 @@ def test_a_copy_that_was_told_after_its_holder_is_not_ahead_of_it() -> None:
 
 def test_of_a_lost_holder_the_copies_are_left() -> None:
     assert [row[2:] for row in rows(HoldingsReply(nodes=[node("b", copy(0, 9, 0))]))] == [("–", "–", "b", "0", "0 B")]
+
+
+def test_what_runs_here_without_a_complete_copy_is_counted() -> None:
+    mine = [own(0, 9), own(1, 9), own(2, 9), own(3, 5), copy(4, 9, 0)]
+    others = [node("b", copy(0, 9, 0), copy(1, 9, 1), own(3, 6)), node("c", own(4, 9), copy(2, 9, None))]
+    assert uncovered_here(HoldingsReply(nodes=[node("a", *mine, this_node=True), *others])) == 2
+    assert uncovered_here(HoldingsReply(nodes=[node("a", *mine), *others])) == 0
