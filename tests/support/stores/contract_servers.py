@@ -26,7 +26,6 @@ from holdfast.remote import ObjectInfo, RemoteStore, open_store
 from tests.support.stores.azurite import serving_azurite
 from tests.support.stores.hdfs import serving_hdfs
 from tests.support.stores.s3 import serving_versitygw
-from tests.support.stores.seaweedfs import serving_seaweedfs
 from tests.support.stores.sshd import serving_sshd
 
 GIVEN = os.environ.get("HOLDFAST_TEST_STORE", "")
@@ -158,20 +157,8 @@ def _empty(store: RemoteStore) -> None:
             print(f"{store.url}/{directory} is not empty: {problem}")
 
 
-@contextmanager
-def _seaweedfs() -> Iterator[StoreServer]:
-    with serving_seaweedfs() as (server, pid):
-        client = server.client()
-
-        def put(key: str, data: bytes) -> None:
-            client.put_object(Bucket=server.bucket, Key=server.key(key), Body=data)
-
-        yield StoreServer(server.url, server.options, put, pid, {"secret_access_key": "other"})
-
-
 SERVERS: dict[str, Callable[[], AbstractContextManager[StoreServer]]] = {
     "azurite": _azurite,
-    "seaweedfs": _seaweedfs,
     "sshd": _sshd,
 }
 

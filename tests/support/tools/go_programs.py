@@ -6,12 +6,10 @@ needs besides (up to some 600 MiB) goes with it.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.tools.cache import cache_directory, locked
@@ -21,12 +19,8 @@ class BuildError(Exception):
     """Go could not build it; the message has Go's words."""
 
 
-def go_program(name: str, module: str, package: str = "") -> Path:
-    """Return the path of the program ``name``, which ``module`` (with its version) makes. Raises ``BuildError``.
-
-    With ``package``, the path of a package in the module, the program is built in a copy of the module's source, where its
-    own replacements of other modules count.
-    """
+def go_program(name: str, module: str) -> Path:
+    """Return the path of the program ``name``, which ``module`` (with its version) makes. Raises ``BuildError``."""
     if found := shutil.which(name):
         return Path(found)
     directory = cache_directory() / "bin"
@@ -34,30 +28,18 @@ def go_program(name: str, module: str, package: str = "") -> Path:
     if not binary.exists():
         with locked(directory / f"{name}.lock"):
             if not binary.exists():
-                _build(binary, module, package)
+                _build(binary, module)
     return binary
 
 
-def _build(binary: Path, module: str, package: str) -> None:
+def _build(binary: Path, module: str) -> None:
     with tempfile.TemporaryDirectory(dir=binary.parent) as directory:
         places = {"GOBIN": directory, "GOPATH": f"{directory}/modules", "GOCACHE": f"{directory}/cache"}
         environment = {**os.environ, **places, "GOFLAGS": "-modcacherw"}
-        if package:
-            found = json.loads(_go(["mod", "download", "-json", module], environment, directory, binary))["Dir"]
-            source = shutil.copytree(found, f"{directory}/source")
-            _go(["build", "-o", f"{directory}/{binary.name}", f"./{package}"], environment, source, binary)
-        else:
-            _go(["install", module], environment, directory, binary)
+        try:
+            built = subprocess.run(["go", "install", module], env=environment, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            raise BuildError(f"{binary.name} is neither on the PATH nor in {binary.parent}, and there is no Go") from None
+        if built.returncode != 0:
+            raise BuildError(f"go install {module} failed:\n{built.stderr}")
         Path(directory, binary.name).rename(binary)
-
-
-def _go(arguments: list[str], environment: Mapping[str, str], directory: str, binary: Path) -> str:
-    try:
-        done = subprocess.run(
-            ["go", *arguments], cwd=directory, env=environment, capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError:
-        raise BuildError(f"{binary.name} is neither on the PATH nor in {binary.parent}, and there is no Go") from None
-    if done.returncode != 0:
-        raise BuildError(f"go {' '.join(arguments)} failed:\n{done.stderr}")
-    return done.stdout
