@@ -66,18 +66,21 @@ def held(cluster: Cluster, name: str) -> dict[str, dict[int, int]]:
     return found
 
 
-def held_by(node: ClusterNode, name: str, from_version: int = 0) -> dict[int, int]:
-    """Return the bytes of each partition that the node holds of a query in this version or a newer one, by itself."""
+def held_by(node: ClusterNode, name: str, from_version: int = 0, *, copies: bool = True) -> dict[int, int]:
+    """Return the bytes of each partition that the node holds of a query in this version or a newer one, by itself.
+
+    Without ``copies`` only of those that it has worked with.
+    """
     found: dict[int, int] = {}
     with node.client() as client:
         for info in client.holdings().nodes:
-            _add(found, info, name, from_version)
+            _add(found, info, name, from_version, copies=copies)
     return found
 
 
-def _add(partitions: dict[int, int], info: HoldingsInfo, name: str, from_version: int = 0) -> None:
+def _add(partitions: dict[int, int], info: HoldingsInfo, name: str, from_version: int = 0, *, copies: bool = True) -> None:
     for store in (store for query in info.queries if query.path.endswith(f"/{name}") for store in query.stores):
-        if store.version >= from_version:
+        if store.version >= from_version and (copies or not store.copy):
             partitions[store.partition] = partitions.get(store.partition, 0) + store.size_bytes
 
 
@@ -94,11 +97,20 @@ def fetched(cluster: Cluster) -> dict[str, int]:
 
 def fetched_by_standbys(cluster: Cluster) -> int:
     """Return how many bytes all nodes that live have fetched for standby copies so far."""
+    return _counted(cluster, "standby_bytes_fetched")
+
+
+def sent(cluster: Cluster) -> int:
+    """Return how many bytes all nodes that live have sent to the store so far."""
+    return _counted(cluster, "bytes_uploaded")
+
+
+def _counted(cluster: Cluster, counter: str) -> int:
     total = 0
     for node in cluster.nodes:
         if node.lives:
             with node.client() as client:
-                total += client.status().counters["standby_bytes_fetched"]
+                total += client.status().counters[counter]
     return total
 
 

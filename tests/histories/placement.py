@@ -20,7 +20,7 @@ from pathlib import Path
 
 from holdfast.config.units import ByteSize
 from tests.cluster.cluster import Cluster
-from tests.cluster.placed import Start, are_covered, fetched, fetched_by_standbys, held, held_by, start
+from tests.cluster.placed import Start, are_covered, fetched, fetched_by_standbys, held, held_by, sent, start
 from tests.cluster.settings import Settings
 from tests.support.daemons.node import wait_until
 
@@ -80,7 +80,7 @@ def main() -> int:
         for cluster in (three, one):
             if cluster is not None:
                 _build(cluster, options.kind, options.size)
-        home = held(three, _NAME)
+        home = {node.name: held_by(node, _NAME, copies=False) for node in three.nodes}
         state_bytes = sum(sum(partitions.values()) for partitions in home.values())
         _tell(
             f"{ByteSize(state_bytes)} of state: {', '.join(f'{name} {sorted(each)}' for name, each in sorted(home.items()))}"
@@ -90,10 +90,10 @@ def main() -> int:
         for number in range(1, options.restarts + 1):
             rows.append(_restarted(three, one, options.kind, str(number)))
             print(f"| {' | '.join(rows[-1].cells(state_bytes))} |", flush=True)
-        share = sum(held_by(three.nodes[2], _NAME).values())
+        share = sum(held_by(three.nodes[2], _NAME, copies=False).values())
         if options.standbys:
             wait_until(lambda: are_covered(three, _NAME, _PARTITIONS))
-            _tell(f"{ByteSize(fetched_by_standbys(three))} fetched by standbys")
+            _tell(f"{ByteSize(fetched_by_standbys(three))} fetched by standbys, {ByteSize(sent(three))} sent by all nodes")
         three.nodes[2].kill()
         three.nodes[2].lose_disk()
         lost = _restart_without_one(three, options.kind)
