@@ -13,6 +13,7 @@ from holdfast.holdings.report import NodeReport, QueryState, StoreState, encoded
 from tests.conftest import NodeFactory
 from tests.support.checkpoints.hostile_zips import snapshot_of
 from tests.support.daemons.node import Node, wait_until
+from tests.support.processes.programs import holdfast
 
 SST = "00000{}-01234567-0123-0123-0123-0123456789ab.sst"
 QUICK = {
@@ -157,6 +158,26 @@ def test_a_copy_follows_the_commits_and_drops_what_they_no_longer_need(nodes: tu
             wait_until(lambda: query.files(partition, node) == {"3.zip", f"SSTs/{SST.format(2)}"})  # noqa: B023 at once
     fetched = sum(metric(node, "holdfast_standby_fetched_bytes_total") for node in others)
     assert fetched == sum(file.stat().st_size for file in (a.checkpoints / "team/q/state").rglob("*") if file.is_file())
+
+
+def test_a_reload_begins_and_ends_it(make_node: NodeFactory, workspace: Path) -> None:
+    off = {key: value for key, value in QUICK.items() if key != "stores__checkpoints__standbys"}
+    nodes = [make_node(name, holdings__node=name, **off) for name in "ab"]
+    file = workspace / "holdfast.toml"
+    for node in nodes:
+        file.write_text("stores.checkpoints.standbys = 0\n")
+        node.environment["HOLDFAST_CONFIG"] = str(file)
+        node.start()
+    a, b = nodes
+    Query(a).snapshot(0, 1)
+    for standbys in (1, 0):
+        file.write_text(f"stores.checkpoints.standbys = {standbys}\n")
+        for node in nodes:
+            assert "in force now: stores.checkpoints.standbys" in holdfast("config", "reload", "--socket", node.socket)
+        if standbys:
+            wait_until(lambda: complete(b, 1) == set(PARTITIONS))
+    wait_until(lambda: all(store.missing_bytes is None for store in told_by(b).values()))
+    assert "holdfast_standby_partitions{" not in metrics(b)
 
 
 def test_what_is_not_committed_is_not_fetched(nodes: tuple[Node, Node, Node]) -> None:
