@@ -120,14 +120,13 @@ async def measured(nodes: int, minutes: float) -> Iterator[str]:
             await trio.sleep(minutes * _MEASURED_REFRESH_SECONDS)
             counted, size = server.requests(), _loopback_bytes() - before
             hours = (trio.current_time() - began) / _MEASURED_REFRESH_SECONDS / 60
-            asked = trio.current_time()
-            stranger = _node(access, nodes, nodes, section)
-            found = await stranger.gathering.gather([ZONE], all_nodes=True)
-            asked = trio.current_time() - asked
             nursery.cancel_scope.cancel()
+        stranger, asked = _node(access, nodes, nodes, section), trio.current_time()
+        found = await stranger.gathering.gather([ZONE], all_nodes=True)
+        seconds = trio.current_time() - asked
     lines = [f"{kind}: {count / nodes / hours:,.1f} a node and hour" for kind, count in counted.most_common()]
     lines += [f"through the network: {size / nodes / hours / 1e6:.2f} MB a node and hour"]
-    lines += [f"one question about all {len(found.told) - 1} others: {asked:.2f} s {found.problems}"]
+    lines += [f"one question about all {len(found.told) - 1} others: {seconds:.2f} s {found.problems}"]
     return iter(lines)
 
 
