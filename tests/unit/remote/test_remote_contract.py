@@ -80,8 +80,9 @@ Record = Callable[[str, object], None]
 
 
 def opened(url: str, options: dict[str, Any] | None = None, environment: dict[str, str] | None = None) -> RemoteStore:
-    """Open a store with the patience of a test."""
-    return open_store(url, options or {}, environment or {}, request_timeout_seconds=20, connect_timeout_seconds=2)
+    """Open a store with the patience of a test, or of a daemon where it has a large file to copy."""
+    seconds = 60 if os.environ.get("HOLDFAST_TEST_LARGE") else 20
+    return open_store(url, options or {}, environment or {}, request_timeout_seconds=seconds, connect_timeout_seconds=2)
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
