@@ -9,8 +9,8 @@
 #include "handshake.h"
 #include "wire.h"
 
-/* As many as there are threads that write (file_data.c), and one to read into. */
-#define SPARES 5
+/* As many as there are threads that write (file_data.c). */
+#define SPARES 4
 
 static struct request_buffer *current;
 static size_t current_size;
