@@ -12,6 +12,7 @@ import argparse
 import hashlib
 import io
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -83,7 +84,9 @@ def _dependencies(package: Path) -> Iterable[str]:
 
 
 def _run(*command: str | Path) -> None:
-    subprocess.run(command, check=True)
+    """Run a command; ``./run`` says where bytecode goes, which is not where programs of the image look for it."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    subprocess.run(command, check=True, env=environment)
 
 
 def main() -> None:

@@ -28,6 +28,7 @@ from tests.support.daemons.node import wait_until
 from tests.support.kubernetes.container_runtime import Pod, PodSpec, Runtime, Volume
 from tests.support.tools.cache import cache_directory
 
+_HOST = "container-node"
 _CHECKOUT = Path(__file__).parents[3]
 _IMAGE = "localhost/holdfast-tests:1"
 _TOOLS = ("containerd", "ctr", "containerd-shim-runc-v2", "runc", "gcc")
@@ -77,11 +78,10 @@ class ContainerNode:
         self.shared = directory / "shared"
         self.shared.mkdir()
         self._log = directory / "node.log"
-        plan = Plan("container-node", [], {}, {}, {}, "", "")
+        plan = Plan(_HOST, [], {}, {}, {"/etc/hosts": [f"127.0.0.1 {_HOST}"]}, "", "")
         self._namespaces = Namespaces(plan, self._log)
         self._containerd: subprocess.Popen[bytes] | None = None
         self._installed = Path(os.environ["HOLDFAST_TEST_IMAGE"]) if "HOLDFAST_TEST_IMAGE" in os.environ else None
-        self.pods: list[Pod] = []
         self.runtime = Runtime(directory / "containerd.sock", _IMAGE, f"/{directory.name}", directory / "logs")
 
     def start(self) -> None:
@@ -116,9 +116,7 @@ class ContainerNode:
             manifest = archive.extractfile("manifest.json")
             assert manifest is not None
             (name,) = json.load(manifest)[0]["RepoTags"]
-        pod = Pod(self.runtime, replace(spec, image=name))
-        self.pods.append(pod)
-        return pod
+        return Pod(self.runtime, replace(spec, image=name))
 
     def run(self, spec: PodSpec) -> Pod:
         """Start a pod that has the node's programs, and this checkout."""
@@ -126,9 +124,7 @@ class ContainerNode:
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(_CHECKOUT)]))
         wanted = replace(spec, volumes=[*volumes, *spec.volumes], environment={**environment, **spec.environment})
-        pod = Pod(self.runtime, wanted)
-        self.pods.append(pod)
-        return pod
+        return Pod(self.runtime, wanted)
 
     def seen(self, path: Path) -> Path:
         """Return a path by which this process reaches ``path`` of the node, with what is mounted there."""

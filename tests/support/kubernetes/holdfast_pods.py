@@ -36,12 +36,13 @@ class HoldfastPods:
         self._socket = self._run / "control.sock"
         self.pods_socket = self._run / "pods/pods.sock"
         self.csi = CsiCalls(node.shared / "kubelet")
+        self._own: list[Pod] = []
         self._names = 0
 
     def keeper(self) -> Pod:
         """Start a keeper; return when it is ready."""
         command = ["holdfast", "keeper", str(self._run / "keeper")]
-        pod = self._node.run_own(PodSpec(self._name("keeper"), command, [Volume(self._run)], restricted=True))
+        pod = self._run_own(PodSpec(self._name("keeper"), command, [Volume(self._run)], restricted=True))
         wait_until(lambda: "ready in" in pod.log)
         return pod
 
@@ -51,7 +52,7 @@ class HoldfastPods:
         command += [f"--store={self._cache}/store", f"--socket={self._socket}"]
         command += [f"--keeper={self._run}/keeper"] if keeper else []
         command += [f"--{name}=file://{self.remote}/{name}" for name in ("checkpoints", "blobs")]
-        pod = self._node.run_own(
+        pod = self._run_own(
             PodSpec(
                 self._name("daemon"),
                 command,
@@ -82,9 +83,7 @@ class HoldfastPods:
         command += [f"--kubelet={self.csi.kubelet}", f"--socket={self._socket}", f"--pods-socket={self.pods_socket}"]
         volumes = [Volume(self.above, Propagation.HOST_TO_CONTAINER), Volume(self.csi.kubelet, Propagation.BIDIRECTIONAL)]
         environment = {"NODE_NAME": _NODE_NAME}
-        pod = self._node.run(
-            PodSpec(self._name("csi"), command, [*volumes, Volume(self._run)], environment, privileged=True)
-        )
+        pod = self._run_own(PodSpec(self._name("csi"), command, [*volumes, Volume(self._run)], environment, privileged=True))
         wait_until(self.csi.answers)
         return pod
 
@@ -150,8 +149,13 @@ class HoldfastPods:
         self.wait_ready(pod, but_not=before)
 
     def faults(self) -> list[str]:
-        """Return the lines of logs that tell of a fault."""
-        return [line for pod in self._node.pods for line in pod.log.splitlines() if _FAULT.search(line)]
+        """Return the lines that tell of a fault in the logs of Holdfast's own pods."""
+        return [line for pod in self._own for line in pod.log.splitlines() if _FAULT.search(line)]
+
+    def _run_own(self, spec: PodSpec) -> Pod:
+        pod = self._node.run_own(spec)
+        self._own.append(pod)
+        return pod
 
     def _name(self, kind: str) -> str:
         self._names += 1
