@@ -56,9 +56,10 @@ async def test_what_comes_behind_all_waits_for_the_background_and_leaves_half_of
             await trio.testing.wait_all_tasks_blocked()
         assert served == ["copy 1", "copy 2"], "of four slots two are left free"
         nursery.start_soon(ask, "prefetch 1")
+        await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(partial(ask, "reader", in_background=False))
         await trio.testing.wait_all_tasks_blocked()
-        assert sorted(served[2:]) == ["prefetch 1", "reader"]
+        assert served[2:] == ["prefetch 1", "reader"]
         nursery.start_soon(ask, "prefetch 2")
         await trio.testing.wait_all_tasks_blocked()
         for _ in range(4):
