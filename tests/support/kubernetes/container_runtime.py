@@ -192,6 +192,12 @@ class Pod:
         return int(json.loads(info["info"])["pid"])
 
     @property
+    def output(self) -> list[str]:
+        """The lines that the container has written to its standard output; the last one may not be whole yet."""
+        fields = (line.split(" ", 3) for line in self.log.splitlines())  # time, stream, whole or part, text
+        return [text for _, stream, _, text in fields if stream == "stdout"]
+
+    @property
     def log(self) -> str:
         """The container's output, with the runtime's time and stream before each line."""
         return (self._runtime.logs / self.spec.name / self._log_name).read_text()

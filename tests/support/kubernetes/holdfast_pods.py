@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from holdfast.control.client import ControlClient
@@ -93,6 +93,12 @@ class HoldfastPods:
         if socket:
             environment["HOLDFAST_SOCKET"] = str(self.pods_socket)
         return self._node.run(PodSpec(self._name("application"), ["sleep", "infinity"], shared, environment, uid=uid))
+
+    def spark(self, command: Sequence[str], *directories: Path) -> Pod:
+        """Start a pod in which Spark works with the mount, and with directories of its own, by the socket for pods."""
+        volumes = [Volume(self.mountpoint), *map(Volume, (self.pods_socket.parent, *directories))]
+        volumes.append(Volume(Path("/etc"), read_only=True))  # for Java
+        return self._node.run(PodSpec(self._name("spark"), command, volumes, {"HOLDFAST_SOCKET": str(self.pods_socket)}))
 
     def watching(self, directory: Path, volume: Volume) -> tuple[Pod, Watched]:
         """Start a pod that works in ``directory`` all the time; return when its work goes on."""
