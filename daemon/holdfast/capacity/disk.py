@@ -58,13 +58,11 @@ class Disk:
         self.is_freeing = False
         """True if the last look found something deleted that was not free yet."""
         self._free_bytes = self.now.free_bytes
-        self._scarce_bytes = min(_SCARCE_BYTES, self.now.size_bytes * _SCARCE_SHARE)
 
     def look(self) -> DiskSpace:
         """Look at the disk; return its space, in which all that has been deleted counts as free."""
         now, deleted = self._measured()
         self.now, self.is_freeing = now, any(deleted)
-        self._scarce_bytes = min(_SCARCE_BYTES, now.size_bytes * _SCARCE_SHARE)
         files = now.free_files + deleted.files if now.files else 0
         seen = now._replace(free_bytes=now.free_bytes + deleted.size_bytes, free_files=files)
         taken_bytes = max(0, self._free_bytes + self._evicted_bytes - seen.free_bytes)
@@ -122,6 +120,10 @@ class Disk:
         if self._passer is not None:
             self._passer.set()
         return True
+
+    @property
+    def _scarce_bytes(self) -> float:
+        return min(_SCARCE_BYTES, self.now.size_bytes * _SCARCE_SHARE)
 
     def is_near_end(self) -> bool:
         """Say whether so little is left for users that what is open now may yet take what is kept for root.

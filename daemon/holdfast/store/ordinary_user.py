@@ -33,7 +33,7 @@ class OrdinaryUser:
 
     def writes(self) -> AbstractContextManager[None]:
         """Return a block, in which nothing may wait, whose thread takes nothing that is kept for root."""
-        return _NOBODYS if self.is_possible and self._is_near_end() else _AS_BEFORE
+        return _NOBODYS if self.is_wanted else _AS_BEFORE
 
     @property
     def is_wanted(self) -> bool:

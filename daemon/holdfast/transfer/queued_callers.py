@@ -25,6 +25,7 @@ class QueuedCallers:
 
     def __init__(self, look: Callable[[], Mapping[int, int]] = blocked_threads) -> None:
         self._look = look
+        self._next_look = -math.inf
         self._looked_at = -math.inf
         self._since: dict[int, tuple[int, float]] = {}
         """For each thread the number of times that it had gone to sleep, and the trio time at which it was first seen so."""
@@ -32,10 +33,13 @@ class QueuedCallers:
     async def look(self) -> None:
         """See who waits, unless that was done a moment ago. Call it after each failure."""
         now = trio.current_time()
-        if now - self._looked_at < _SECONDS_BETWEEN_LOOKS:
+        if now < self._next_look:
             return
-        self._looked_at = now
-        blocked = await trio.to_thread.run_sync(self._look, abandon_on_cancel=True)
+        self._next_look = now + _SECONDS_BETWEEN_LOOKS
+        try:
+            blocked = await trio.to_thread.run_sync(self._look, abandon_on_cancel=True)
+        except OSError:  # no descriptor is free, for example: the operation is tried again as without a look
+            return
         known, now = self._since, trio.current_time()
         self._looked_at, self._since = now, {}
         for thread, sleeps in blocked.items():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
+from collections.abc import Callable
 
 import pytest
 import trio
@@ -58,6 +61,35 @@ async def test_what_was_seen_does_not_count_for_long(queued: QueuedCallers, kern
     mock_clock.jump(5)
     assert queued.began(FIRST) == 0
     mock_clock.jump(1)
+    assert queued.began(FIRST) == trio.current_time()
+
+
+async def test_what_an_earlier_outage_has_seen_counts_no_more_while_a_new_look_goes_on(
+    queued: QueuedCallers, kernel: Kernel, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel.blocked = {FIRST: 1}
+    await queued.look()
+    mock_clock.jump(7200)
+    began = []
+
+    async def slow(look: Callable[[], dict[int, int]], **how: object) -> dict[int, int]:
+        began.append(queued.began(FIRST))
+        return look()
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", slow)
+    await queued.look()
+    assert began == [trio.current_time()]
+
+
+async def test_a_look_that_fails_changes_nothing(kernel: Kernel, mock_clock: MockClock) -> None:
+    def look() -> dict[int, int]:
+        kernel.look()
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    queued = QueuedCallers(look)
+    await queued.look()
+    await queued.look()
+    assert kernel.looks == 1
     assert queued.began(FIRST) == trio.current_time()
 
 

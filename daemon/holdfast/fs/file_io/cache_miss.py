@@ -50,9 +50,8 @@ class CacheMiss:
     async def open(self, node: Node, *, truncate: bool, was_corrupt: bool) -> bool:
         """Fetch a node that has no file. Returns True if it is open, or bound to its file; False if the caller must retry.
 
-        Small files are fetched whole. Raises ``NoSuchEntryError``, ``RemoteError``, and ``CorruptEntryError`` if the copy
-        that
-        ``was_corrupt`` was the only one.
+        Small files are fetched whole. Raises ``NoSuchEntryError``, ``RemoteError``, and ``CorruptEntryError`` if the only
+        copy ``was_corrupt``.
         """
         try:
             arrival = await self._fetch(node)

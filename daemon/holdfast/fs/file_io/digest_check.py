@@ -29,7 +29,10 @@ class DigestCheck:
         return self._is_checked(node, os.fstat(opened.fd))
 
     def is_closed_file_checked(self, node: Node) -> bool:
-        """Say the same of a node that is not open: it has no digest, or is no file, or its digest has been checked."""
+        """Say whether a node that is not open may be served without reading it: without a digest, or with a checked one.
+
+        Symbolic links and special files have nothing to check.
+        """
         if not self._policy.has_digest(node):
             return True
         stat = self._directories.stat(node.parent, node.name) if node.parent is not None else None

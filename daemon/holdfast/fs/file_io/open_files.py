@@ -123,6 +123,8 @@ class OpenFiles:
         node = opened.node
         if opened.handles > 0 or node.opened is not opened:
             return
+        if opened.stamp is not None:
+            self._writes.end(opened)
         self._passthrough.end(opened)
         self._handles.closed(opened)
         if opened.charged_uid:
@@ -137,7 +139,8 @@ class OpenFiles:
         if opened.arrival is not None:
             opened.arrived()
         node.opened = None
-        self._writes.end(opened, self._times.released(opened.inode) if opened.mtime_shown_ns else None)
+        if opened.mtime_shown_ns:  # the entry is not OPEN any more, or a crash now would make the new time a change
+            self._times.released(opened.inode)
         self._closed(node)
         if not is_named:
             self._nodes.unbind(node)

@@ -89,7 +89,7 @@ class Passthrough:
             self._writes.expect(opened)
 
     def resume(self, opened: OpenFile) -> None:
-        """Serve a file that the kernel has handles of, and that is complete now, as one whose first handle is yet to come.
+        """Have a file that the kernel has handles of, and that is complete now, served without Python.
 
         Nothing changes for one in passthrough, or if nobody but the daemon itself uses it.
         """

@@ -9,7 +9,6 @@ again until the page is clean. So a file that was written through a mapping and 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import trio
@@ -19,7 +18,7 @@ from holdfast.digest import fingerprint_of_file
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
-from holdfast.index import Entries, Entry, EntryState
+from holdfast.index import Entries, EntryState
 from holdfast.store import Stamps, Tree, stamp_of
 from holdfast.transfer import HashingThreads
 
@@ -92,14 +91,11 @@ class PassthroughWrites:
             found = await self._hashing.run(_digest_of, opened.fd)
             self._compare(opened, digest, found)
 
-    def end(self, opened: OpenFile, give_time: Callable[[Entry], bool] | None) -> None:
-        """Settle a file whose last handle is released: nobody writes any more. ``give_time`` sets the time it is to have."""
-        if opened.stamp is not None and opened.backing_id is not None:
+    def end(self, opened: OpenFile) -> None:
+        """Settle a file with a stamp whose last handle is released: nobody writes any more."""
+        if opened.backing_id is not None:
             self._disk.writer_ends()
-        if give_time is not None:
-            self._updates.close_unchanged(opened.inode, give_time)
-        else:
-            self.settle(opened)
+        self.settle(opened)
 
     def settle(self, opened: OpenFile) -> None:
         """Make the entry of an unwritten file no longer OPEN, so that its digest counts again."""

@@ -70,10 +70,10 @@ class Separation:
 
     async def settle(self, node: Node, thread: int, *, changes: bool) -> None:
         """Return if a file may be opened as it is, for ``changes`` or for reading. Raises ``StaleNodeError`` if not."""
-        await before_waiting()
         if changes:
             await self.separate(node, thread)
         else:
+            await before_waiting()
             await self.check_found_anew(node, thread)
 
     def _may_have_both(self, node: Node) -> bool:

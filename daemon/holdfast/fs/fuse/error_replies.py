@@ -61,6 +61,7 @@ def replies(
             raise pyfuse3.FUSEError(number) from None
         finally:
             OBSERVED.set(None)
+            notes.thread = 0  # by now it may wait for something else; what the request has begun, as a fetch, goes on
             duration_ns = time.perf_counter_ns() - began
             observer.times.observe(opcode, zone, duration_ns)
             if duration_ns >= SLOW_NS:

@@ -7,7 +7,6 @@ An entry is first written by whoever has hashed the bytes: by an upload (``write
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.fs.inodes.name_policy import NamePolicy
@@ -53,19 +52,11 @@ class EntryUpdates:
             entry.become(EntryState.OPEN)
             self._entries.put(inode, entry)
 
-    def close_unchanged(self, inode: int, also: Callable[[Entry], bool] | None = None) -> None:
-        """Note that a file has not changed since ``open_for_writing``, and can't from now on: its digest counts again.
-
-        ``also`` may change the entry, which is written once, and returns whether it has.
-        """
+    def close_unchanged(self, inode: int) -> None:
+        """Note that a file has not changed since ``open_for_writing``, and can't from now on: its digest counts again."""
         entry = self._entries.get(inode)
-        if entry is None:
-            return
-        was_open = entry.state is EntryState.OPEN
-        if was_open:
+        if entry is not None and entry.state is EntryState.OPEN:
             entry.become(EntryState.CLEAN if entry.names else EntryState.LOCAL)
-        has_changed = also is not None and also(entry)
-        if was_open or has_changed:
             self._entries.put_if_room(inode, entry)
 
     def begin_upload(self, stat: os.stat_result, path: bytes | None) -> Entry:

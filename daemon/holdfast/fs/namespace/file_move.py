@@ -83,8 +83,8 @@ class FileMoves:
         hot: Sequence[OpenFile],
         sent: Sent | None,
         *,
-        keeps_object: bool = False,
-        late: Callable[[], None] = do_nothing,
+        keeps_object: bool,
+        late: Callable[[], None],
     ) -> None:
         """Rename a file in the tree, and update its node and entry. Does nothing if both names lead to the same file.
 

@@ -10,8 +10,7 @@ A time that a user has set stays until the bytes change (``Entry.mtime_is_set``)
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container
-from functools import partial
+from collections.abc import Container
 from typing import NamedTuple
 
 import trio
@@ -119,13 +118,11 @@ class ObjectTimes:
             entry.mtime_is_set = True
             self._entries.put_if_room(node.backing, entry)
 
-    def released(self, inode: int) -> Callable[[Entry], bool] | None:
-        """Note that the last handle of a file was released; return what gives file and entry the time that it has shown.
-
-        The function returns whether the entry has changed.
-        """
+    def released(self, inode: int) -> None:
+        """Note that the last handle of a file was released, and that its entry says whether its bytes are stored."""
         known = self._of_open.pop(inode, None)
-        return None if known is None else partial(self._give, inode, awaited=known[0], modified_ns=known[1])
+        if known is not None:
+            self._record(inode, *known)
 
     def only_time_was_set(self, since: Stamp, stat: os.stat_result) -> bool:
         """Say whether the file ``stat`` has only got its object's time since that stamp, and no other change."""

@@ -9,6 +9,7 @@
 #include "readdir.h"
 #include "handshake.h"
 #include "event_loop_wait.h"
+#include "request_buffer.h"
 #include "execution_mark.h"
 #include "file_data.h"
 #include "device_io.h"
@@ -50,6 +51,7 @@ static PyObject *configure(PyObject *self, PyObject *args)
 	python_replies_reset();
 	native_replies_reset();
 	event_loop_wait_reset();
+	request_buffer_reset();
 	release_counted();
 	release_marked();
 	reply_edits_reset();

@@ -1,6 +1,7 @@
 /* See request_buffer.h. */
 #include "request_buffer.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,6 @@ static size_t current_size;
 static struct request_buffer *spares[SPARES];
 static int spare_count;
 static bool expects_write;
-static bool has_pipes = true;
 
 /* The longest request, rounded up to whole pages. */
 static size_t longest(void)
@@ -81,11 +81,31 @@ static ssize_t receive_by_pipe(int fd)
 	return expects_write || request_buffer_complete() ? got : -1;
 }
 
+/* Whether read(2) would have failed too: the request was withdrawn, or the mount has ended. */
+static bool is_of_the_mount(int error)
+{
+	return error == EAGAIN || error == EINTR || error == ENOENT || error == ENODEV || error == ECONNABORTED;
+}
+
 ssize_t request_buffer_receive(int fd)
 {
-	if (expects_write && has_pipes)
-		has_pipes = splice_pipe_reserve(&current->pipe, longest());
-	return expects_write && has_pipes ? receive_by_pipe(fd) : read(fd, current->data, current_size);
+	if (expects_write && splice_pipe_reserve(&current->pipe, longest())) {
+		ssize_t got = receive_by_pipe(fd);
+		if (got >= 0 || is_of_the_mount(errno))
+			return got;
+		splice_pipe_close(&current->pipe);
+	}
+	expects_write = false; /* there is no pipe, or splice(2) is not allowed here */
+	return read(fd, current->data, current_size);
+}
+
+void request_buffer_reset(void)
+{
+	expects_write = false;
+	if (current == NULL)
+		return;
+	current->in_pipe = 0;
+	splice_pipe_close(&current->pipe);
 }
 
 bool request_buffer_complete(void)

@@ -34,6 +34,9 @@ size_t request_buffer_size(void);
 /* Make room for requests of `size` bytes, which is libfuse's limit and does not change. False when out of memory. */
 bool request_buffer_reserve(size_t size);
 
+/* Forget the last request: another mount follows. */
+void request_buffer_reset(void);
+
 /* Read a request from the mount `fd`: as read(2), but the data of a WRITE may be in the pipe. */
 ssize_t request_buffer_receive(int fd);
 

@@ -27,15 +27,17 @@ bool splice_pipe_reserve(struct splice_pipe *pipe, size_t length)
 	int ends[2];
 	if (needed <= pipe->room)
 		return true;
-	splice_pipe_close(pipe);
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
 		return false;
 	int room = fcntl(ends[1], F_SETPIPE_SZ, (int)needed);
-	*pipe = (struct splice_pipe){ends[0], ends[1], room > 0 ? (size_t)room : PAGE};
-	if (room > 0)
-		return true;
+	if (room <= 0) {
+		close(ends[0]);
+		close(ends[1]);
+		return false;
+	}
 	splice_pipe_close(pipe);
-	return false;
+	*pipe = (struct splice_pipe){ends[0], ends[1], (size_t)room};
+	return true;
 }
 
 static size_t available(int fd, size_t length, uint64_t offset)

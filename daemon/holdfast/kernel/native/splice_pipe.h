@@ -18,8 +18,8 @@ struct splice_pipe {
 	size_t room; /* bytes; 0: there is no pipe */
 };
 
-/* Have an empty pipe for `length` bytes of data and a header. False if there is none: more than fs.pipe-max-size takes
- * CAP_SYS_RESOURCE. */
+/* Have an empty pipe for `length` bytes of data and a header. False if there is none, and then nothing has changed: more than
+ * fs.pipe-max-size takes CAP_SYS_RESOURCE. */
 bool splice_pipe_reserve(struct splice_pipe *pipe, size_t length);
 
 /* Close the pipe, with what is in it. */
