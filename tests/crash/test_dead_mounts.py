@@ -78,6 +78,7 @@ def test_what_is_open_stays_dead_and_what_was_closed_is_whole(
         with mounted("fusectl", workspace / "fusectl") as connections, ThreadPoolExecutor(len(under_way)) as threads:
             waiting = connections / str(os.minor(node.mountpoint.stat().st_dev)) / "waiting"
             pid = node.pid
+            wait_until(lambda: int(waiting.read_text()) == 0)  # a release comes later than the close that has returned
             os.kill(pid, signal.SIGSTOP)
             asked = [threads.submit(errno_of, action) for action in under_way]
             wait_until(lambda: int(waiting.read_text()) >= len(under_way))
