@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Annotated, NamedTuple
@@ -30,16 +30,21 @@ REVISION = 1
 DIRECTORY = "nodes"
 """The directory of the reports, below ``.holdfast/``."""
 LARGEST_BYTES = 2 * 2**20
-"""The size limit of a report as it is in the store: 100,000 state stores take 0.9 MB."""
-_LARGEST_TEXT_BYTES = 32 * 2**20
-_MOST_STORES = 100_000
+"""The size limit of a report as it is in the store. 50,000 state stores take 0.5 MB."""
+_LARGEST_TEXT_BYTES = 4 * 2**20
+"""The limit of a report's JSON, which is never unpacked further: 50,000 state stores take 3 MB."""
+_MOST_HELD_TEXT_BYTES = LARGEST_BYTES - 2**18
+"""The limit of the JSON of what this node reports as held: with the rest it fits the store, however badly it compresses."""
+_MOST_STORES = 50_000
+"""The limit of state stores in a report. A node holds some thousand."""
+_LONGEST_LOCATION, _LONGEST_NAME = 4096, 255
 MOST_PROBLEMS, LONGEST_PROBLEM = 16, 512
 _GZIP = 31  # zlib's number for a gzip header
 _LONG, _INT = 2**63 - 1, 2**31 - 1  # Java's
 _Number = Annotated[int, msgspec.Meta(ge=0, le=_LONG)]
 _Int = Annotated[int, msgspec.Meta(ge=0, le=_INT)]
-_Text = Annotated[str, msgspec.Meta(max_length=4096)]
-_StoreName = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+_Text = Annotated[str, msgspec.Meta(max_length=_LONGEST_LOCATION)]
+_StoreName = Annotated[str, msgspec.Meta(min_length=1, max_length=_LONGEST_NAME)]
 
 
 class StoreState(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -146,18 +151,40 @@ def is_host(name: str) -> bool:
 
 
 def held_of(
-    held: Mapping[Place, HeldStore], zone: str, standing: Standing = NOT_STANDING_BY, most: int = _MOST_STORES
+    held: Mapping[Place, HeldStore],
+    zone: str,
+    standing: Standing = NOT_STANDING_BY,
+    most: int = _MOST_STORES,
+    most_bytes: int = _MOST_HELD_TEXT_BYTES,
 ) -> Held:
-    """Return what is held of ``zone``, by location; of too many stores the largest. Names that are no UTF-8 are left out."""
+    """Return what is held of ``zone``, by location; of more than ``most`` stores, or ``most_bytes`` of JSON, the largest.
+
+    What a reader would refuse is left out, as it would refuse the rest of the report too.
+    """
     of_zone = [(place.store, each) for place, each in held.items() if place.zone == zone]
-    kept = sorted(of_zone, key=lambda pair: -pair[1].size_bytes)[:most]
+    states = [(store, state) for store, each in of_zone if (state := _state(store, each, standing)) is not None]
+    states.sort(key=lambda pair: (-pair[1].size_bytes, pair[0]))
+    kept = states[: min(most, _number_within(states, most_bytes))]
     by_location: dict[bytes, list[StoreState]] = {}
-    for store, each in sorted(kept, key=itemgetter(0)):
-        state = _state(store, each, standing)
-        if state is not None:
-            by_location.setdefault(store.location, []).append(state)
+    for store, state in sorted(kept, key=itemgetter(0)):
+        by_location.setdefault(store.location, []).append(state)
     queries = [QueryState(location.decode(), stores) for location, stores in by_location.items()]
-    return Held(queries, len(of_zone) - sum(map(len, by_location.values())))
+    return Held(queries, len(of_zone) - len(kept))
+
+
+def _number_within(states: Iterable[tuple[StateStore, StoreState]], most_bytes: int) -> int:
+    """Return how many of ``states``, from the first on, have a JSON of at most ``most_bytes``, separators included."""
+    locations: set[bytes] = set()
+    number = total_bytes = 0
+    for store, state in states:
+        total_bytes += len(msgspec.json.encode(state)) + 1
+        if store.location not in locations:
+            locations.add(store.location)
+            total_bytes += len(msgspec.json.encode(QueryState(store.location.decode(), []))) + 1
+        if total_bytes > most_bytes:
+            break
+        number += 1
+    return number
 
 
 def encoded(report: NodeReport) -> bytes:
@@ -180,19 +207,29 @@ def decoded(data: bytes) -> NodeReport:
         raise BadReportError(f"its format is {report.format}, this Holdfast reads {FORMAT}")
     if not is_node_name(report.node):
         raise BadReportError("its node has no proper name")
-    _check_locations(report.queries)
+    _check_queries(report.queries)
     return report
 
 
-def _check_locations(queries: Iterable[QueryState]) -> None:
-    total = 0
+def _check_queries(queries: Collection[QueryState]) -> None:
+    if sum(len(query.stores) for query in queries) > _MOST_STORES:
+        raise BadReportError("it has more stores than a node can hold")
+    if len({query.location for query in queries}) < len(queries):
+        raise BadReportError("it names a query twice")
     for query in queries:
-        total += len(query.stores)
-        parts = query.location.split("/") if query.location else []
-        if total > _MOST_STORES or any(part in ("", ".", "..") or not _is_plain(part) for part in parts):
+        if not _is_location(query.location) or not all(_is_store_name(state.store) for state in query.stores):
             raise BadReportError("it names what can't be in a store")
-        if any("/" in state.store or not _is_plain(state.store) for state in query.stores):
-            raise BadReportError("it names what can't be in a store")
+        if len({(state.operator, state.partition, state.store) for state in query.stores}) < len(query.stores):
+            raise BadReportError("it names a store twice")
+
+
+def _is_location(text: str) -> bool:
+    parts = text.split("/") if text else []
+    return len(text) <= _LONGEST_LOCATION and all(part not in ("", ".", "..") and _is_plain(part) for part in parts)
+
+
+def _is_store_name(text: str) -> bool:
+    return 0 < len(text) <= _LONGEST_NAME and "/" not in text and _is_plain(text)
 
 
 def _is_plain(text: str) -> bool:
@@ -207,7 +244,7 @@ def _state(store: StateStore, held: HeldStore, standing: Standing) -> StoreState
         return None
     if max(store.operator, store.partition) > _INT or max(held.version, held.size_bytes) > _LONG:
         return None
-    if not _is_plain(name) or len(store.location) > 4096:
+    if not _is_store_name(name) or not _is_location(location):
         return None
     is_copy = held.own_version < held.version
     missing_bytes = standing.missing_bytes.get(Partition(location, store.partition)) if is_copy else None

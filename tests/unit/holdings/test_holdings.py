@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
+import random
+import string
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from holdfast.config import HoldingsSection
 from holdfast.holdings.held_stores import HeldStore, HeldStores, Place
 from holdfast.holdings.identity import identity_of_host
 from holdfast.holdings.report import (
+    LARGEST_BYTES,
     BadReportError,
     NodeReport,
     Partition,
@@ -219,6 +222,57 @@ def test_of_too_many_stores_the_largest_are_told() -> None:
     assert found.dropped == 7
 
 
+def test_what_a_reader_would_refuse_is_left_out_and_the_rest_is_told() -> None:
+    refused = [
+        StateStore("a\x85b".encode(), 0, 0, b"default"),
+        StateStore(b"a\x1bb", 0, 0, b"default"),
+        StateStore(b"a\xff", 0, 0, b"default"),
+        StateStore(b"a//b", 0, 0, b"default"),
+        StateStore(b"a" * 4097, 0, 0, b"default"),
+        StateStore(b"q", 0, 1, "a\x85b".encode()),
+        StateStore(b"q", 0, 1, b""),
+        StateStore(b"q", 2**31, 1, b"default"),
+    ]
+    stores = [StateStore(b"q", 0, 0, b"default"), *refused]
+    found = held_of({Place("c", store): HeldStore(1, 100 - number, 1) for number, store in enumerate(stores)}, "c")
+    assert found.queries == [QueryState("q", [StoreState(0, 0, "default", 1, 100)])]
+    assert found.dropped == len(refused)
+    assert decoded(encoded(NodeReport(node="n", queries=found.queries))).queries == found.queries
+
+
+def test_stores_that_are_left_out_take_no_room_from_others() -> None:
+    held = {
+        Place("c", StateStore("a\x85b".encode(), 0, 0, b"default")): HeldStore(1, 1000),
+        Place("c", StateStore(b"q", 0, 0, b"default")): HeldStore(1, 1),
+    }
+    assert [query.location for query in held_of(held, "c", most=1).queries] == ["q"]
+
+
+def test_of_locations_that_do_not_fit_those_with_the_largest_stores_are_told() -> None:
+    chance = random.Random(7)
+    locations = ["".join(chance.choices(string.ascii_letters + string.digits, k=4000)).encode() for _ in range(1000)]
+    held = {Place("c", StateStore(name, 0, 0, b"default")): HeldStore(1, size) for size, name in enumerate(locations)}
+    held[Place("c", StateStore(b"q", 0, 0, b"default"))] = HeldStore(1, 10**9)
+    found = held_of(held, "c")
+    told = {query.location.encode() for query in found.queries}
+    assert told == {b"q", *locations[found.dropped :]}, "the smallest are missing, and nothing else"
+    data = encoded(NodeReport(node="n", queries=found.queries))
+    assert len(data) <= LARGEST_BYTES
+    assert decoded(data).queries == found.queries
+    assert 400 < len(told) < 500, "there was room for as many"
+
+
+def test_room_counts_the_report_as_it_is_written() -> None:
+    held = {Place("c", StateStore(b"q", 0, partition, b"default")): HeldStore(1, 5) for partition in range(3)}
+    whole = held_of(held, "c").queries
+    assert held_of(held, "c", most_bytes=len(msgspec.json.encode(whole))).queries == whole
+    backwards = dict(reversed(held.items()))
+    for some in (held, backwards):
+        found = held_of(some, "c", most_bytes=len(msgspec.json.encode(whole)) - 1)
+        assert [state.partition for state in found.queries[0].stores] == [0, 1], "whatever order they were found in"
+        assert found.dropped == 1
+
+
 def as_written(**changes: object) -> bytes:
     return gzip.compress(msgspec.json.encode({**msgspec.to_builtins(REPORT), **changes}))
 
@@ -264,6 +318,11 @@ def query(location: str = "q", *state: object) -> list[object]:
         as_written(queries=query("q", 0, 0, "", 1, 1)),
         as_written(queries=query("q", 0, 0, "default", 2**63, 1)),
         as_written(queries=query("q", 0, 0, "default", 1, -1)),
+        as_written(queries=query("q\x85")),
+        as_written(queries=[{"location": "q", "stores": [[0, 0, "default", 1, 1], [0, 0, "default", 2, 3]]}]),
+        as_written(queries=[*query("q"), *query("q", 0, 1, "default", 1, 1)]),
+        as_written(queries=[{"location": "q", "stores": []}] * 2),
+        as_written(also="x" * (4 * 2**20)),
     ],
 )
 def test_what_a_stranger_planted_is_no_report(data: bytes) -> None:
@@ -280,10 +339,19 @@ def test_no_bytes_do_more_than_be_refused(data: bytes) -> None:
 
 
 def test_more_stores_than_there_can_be_are_no_report() -> None:
-    stores = [StoreState(0, partition, "default", 1, 1) for partition in range(60_000)]
+    stores = [StoreState(0, partition, "default", 1, 1) for partition in range(25_000)]
     report = NodeReport(node="n", queries=[QueryState("q", stores), QueryState("r", stores)])
-    with pytest.raises(BadReportError):
+    assert decoded(encoded(report)) == report
+    report.queries.append(QueryState("s", stores[:1]))
+    with pytest.raises(BadReportError, match="more stores"):
         decoded(encoded(report))
+
+
+def test_the_largest_report_of_a_node_is_read() -> None:
+    stores = [StoreState(0, each, "left-keyToNumValues", 471_100, 10**9 + each) for each in range(50_000)]
+    report = NodeReport(node="n", queries=[QueryState("team/flights", stores)])
+    assert decoded(encoded(report)) == report
+    assert len(encoded(report)) < LARGEST_BYTES
 
 
 def test_a_node_is_known_by_configured_names_first() -> None:
