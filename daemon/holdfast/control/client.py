@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from holdfast.control import messages
-from holdfast.control.unix_http import ERRORS, UnixHttp
+from holdfast.control.unix_http import ERRORS, UnixHttp, lines_of
 from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError, SocketForbiddenError
 
 _T = TypeVar("_T")
@@ -291,8 +291,8 @@ class ControlClient:
         with self._asking(), stream as reply:
             if reply.status != HTTPStatus.OK:
                 _decoded(reply.status, reply.read(), kind)
-            for line in reply:
-                if line.startswith(prefix):
+            for line in lines_of(reply):
+                if line and line.startswith(prefix):
                     step: dict[str, Any] = msgspec.json.decode(line.removeprefix(prefix))
                     if "failure" in step:
                         raise RefusedError(msgspec.convert(step["failure"], messages.Failure))

@@ -18,6 +18,19 @@ ERRORS = (OSError, HTTPException)
 _KEPT_SECONDS = 2.0  # less than the daemon keeps an idle connection
 
 
+def lines_of(answer: HTTPResponse) -> Iterator[bytes]:
+    """Yield the lines of an answer as they come, without their ends. Raises ``IncompleteRead`` if it ends in the middle.
+
+    Iterating over the answer itself takes a connection that is lost between two chunks for the end.
+    """
+    rest = b""
+    while part := answer.read1():
+        *lines, rest = (rest + part).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest
+
+
 class UnixHttp:
     """Connections to the server behind ``path``, made as they are needed, and kept for a moment after an answer.
 

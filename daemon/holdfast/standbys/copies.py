@@ -6,18 +6,25 @@ has opened (``capacity.policy``). Nothing is evicted to make room for one.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
+import trio
+
 from holdfast.capacity import Room
-from holdfast.errors import HoldfastError, RemoteRefusedError, RemoteUnavailableError
+from holdfast.errors import HoldfastError, ObjectCorruptError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import EntryState
 from holdfast.remote import ObjectInfo
 from holdfast.transfer import CachedCopies, Fetcher, KnownObject
+
+_CORRUPT_SECONDS = 3600.0
+"""The time for which a version that was found corrupt is not fetched again: each try downloads all of it."""
+_MOST_CORRUPT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,8 @@ class StandbyCopies:
     policy: NamePolicy
     view: StoreView
     fetcher: Fetcher
+    _corrupt: dict[tuple[bytes, str], float] = field(default_factory=dict, init=False)
+    """The trio times at which versions were found corrupt, by path and etag."""
 
     def has(self, path: bytes, info: ObjectInfo) -> bool:
         """Say whether the version ``info`` is here. A file that is no copy, as one that is being written, counts as it.
@@ -49,7 +58,9 @@ class StandbyCopies:
         ``RemoteRefusedError`` and ``OSError``.
         """
         name = self.policy.of_path(path)
-        if name is None or not self.room.has_spare(info.size_bytes):
+        if name is None or not self.room.has_spare(info.size_bytes) or self._is_known_corrupt(path, info):
+            return
+        if self.has(path, info):  # somebody may have opened it, or be writing it, since the store was listed
             return
         inode = self.copies.store.tree.inode(path)
         if inode and not self.copies.is_open(inode):
@@ -60,8 +71,16 @@ class StandbyCopies:
             self.fetcher.counters.standby_bytes_fetched += info.size_bytes
         except (RemoteUnavailableError, RemoteRefusedError):
             raise
+        except ObjectCorruptError:
+            if len(self._corrupt) >= _MOST_CORRUPT:
+                self._corrupt.clear()
+            self._corrupt[path, info.etag] = trio.current_time()
         except HoldfastError:  # the event "fetch-failed" has told what is worth telling
             return
+
+    def _is_known_corrupt(self, path: bytes, info: ObjectInfo) -> bool:
+        found_at = self._corrupt.get((path, info.etag), -math.inf)
+        return trio.current_time() - found_at < _CORRUPT_SECONDS
 
     def opened(self, path: bytes) -> BinaryIO:
         """Open a copy. Raises ``FileNotFoundError``."""

@@ -17,6 +17,8 @@ from holdfast.standbys.moved_on import Expected
 
 _VERSIONS_AHEAD = 1000
 """The number of versions by which a report may be ahead of the newest commit that this node has seen."""
+_MOST_OPERATORS = 64
+"""The limit of stateful operators of one query; more are made up, and each costs its standbys a request."""
 
 NOTHING_EXPECTED = Expected()
 
@@ -43,10 +45,14 @@ class Portion(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a partition: the operators that have state in it, and the portion of each node, by name."""
+    """What is known of a partition, by node: the operators that it has state of, and its portion."""
 
-    operators: set[int] = field(default_factory=set)
+    operators: dict[str, set[int]] = field(default_factory=dict)
     portions: dict[str, Portion] = field(default_factory=dict)
+
+    def operators_of(self, node: str) -> frozenset[int]:
+        """Return the operators that a node has state of: the first ones if it tells more than any query has."""
+        return frozenset(sorted(self.operators.get(node, ()))[:_MOST_OPERATORS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,7 @@ def duties_of(
             if holder is None and location in expected.going_on:
                 continue  # it runs on a node that is no neighbour, and whose neighbours keep its copies
             if query.stands_by(number, holder, known.portions.get(me)):
-                stands_by[partition] = frozenset(known.operators)
+                stands_by[partition] = known.operators_of(holder or me)
             elif holder == me and not query.is_covered(number, known.portions):
                 uncovered.add(partition)
     return Duties(stands_by, frozenset(uncovered))
@@ -167,7 +173,7 @@ def _by_location(reporters: Sequence[Reporter]) -> dict[str, dict[int, _Known]]:
     for reporter in reporters:
         for partition, operator, portion in portions_of(reporter.report):
             known = found.setdefault(partition.location, {}).setdefault(partition.number, _Known())
-            known.operators.add(operator)
+            known.operators.setdefault(reporter.name, set()).add(operator)
             known.portions[reporter.name] = merged(known.portions.get(reporter.name), portion)
     return found
 

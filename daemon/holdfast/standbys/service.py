@@ -15,7 +15,7 @@ import trio
 
 from holdfast.checkpoints.sweeps.several_at_once import for_each
 from holdfast.config import ZoneSection
-from holdfast.errors import HoldfastError, RemoteError, RemoteUnavailableError
+from holdfast.errors import HoldfastError, RemoteUnavailableError
 from holdfast.holdings import Gathering, Neighbourhood, Publishing, Told
 from holdfast.holdings.publishing import REFRESHES_OF_STANDBYS
 from holdfast.holdings.report import NOT_STANDING_BY, Partition, Standing
@@ -107,6 +107,9 @@ class StoreStandbys:
                 problem = _NO_ROOM if any(each.lacks_room for each in self._progress.values()) else ""
         except (HoldfastError, OSError) as error:
             problem = str(error)
+        except Exception as error:  # noqa: BLE001 what others have put into the store must not end the daemon
+            problem = f"{type(error).__name__}: {error}"
+            _log.exception("%s: standby copies wait for a fault of this daemon's", self.catching_up.zone)
         if problem and problem != self._problem:
             _log.info("%s: standby copies wait: %s", self.catching_up.zone, problem)
         self._problem = problem
@@ -139,18 +142,28 @@ class StoreStandbys:
         """Return how many copies queries ask for, by location. Those that ask for none have what is configured."""
         reports = [told.report for told in neighbourhood.told.values()]
         locations = sorted({query.location for report in reports for query in report.queries})
-        asked = {location: await self.catching_up.wanted_copies(location) for location in locations[:_MOST_ASKED]}
+        asked = {location: await self._asked_for(location) for location in locations[:_MOST_ASKED]}
         return {location: copies for location, copies in asked.items() if copies is not None}
+
+    async def _asked_for(self, location: str) -> int | None:
+        """Return ``CatchingUp.wanted_copies``; None also if the store refuses the answer: others need not wait for it."""
+        try:
+            return await self.catching_up.wanted_copies(location)
+        except RemoteUnavailableError:
+            raise
+        except HoldfastError as problem:
+            _log.info("%s: can't read how many copies %s asks for: %s", self.catching_up.zone, location, problem)
+            return None
 
     async def _catch_up(self, copies: int) -> None:
         """Bring all copies up to date. A query that the store refuses does not keep the others waiting."""
-        refused: RemoteError | None = None
+        refused: HoldfastError | None = None
         for location in sorted({partition.location for partition in self._duties.stands_by}):
             try:
                 await self._catch_up_query(location, copies)
             except RemoteUnavailableError:
                 raise
-            except RemoteError as problem:
+            except HoldfastError as problem:
                 refused = problem
         if refused is not None:
             raise refused
@@ -194,7 +207,9 @@ class StoreStandbys:
             version = self._newest[partition.location]
             try:
                 self._progress[partition] = await self.catching_up.catch_up(partition, operators, version)
-            except OSError as problem:  # of this disk: the next round tries it again
+            except RemoteUnavailableError:
+                raise
+            except (HoldfastError, OSError) as problem:  # of this object or disk: the next round tries it again
                 _log.info("%s: can't look after the copy of %s: %s", self.catching_up.zone, partition, problem)
             self._tell(copies)
 

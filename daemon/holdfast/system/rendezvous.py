@@ -23,4 +23,5 @@ def score(seed: int, number: int, weight: float) -> float:
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
     mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _WORD
     mixed ^= mixed >> 31
-    return -weight / math.log((mixed + 1) / (_WORD + 2))
+    fraction = ((mixed >> 12) + 0.5) / 2**52  # exact, and neither 0 nor 1, whoever chooses the number
+    return -weight / math.log(fraction)

@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from holdfast.control.unix_http import ERRORS, UnixHttp
+from holdfast.control.unix_http import ERRORS, UnixHttp, lines_of
 
 LARGE = bytes(4 * 2**20)
 """A content that fits into no socket's buffer."""
@@ -90,6 +90,31 @@ def test_an_answer_that_is_not_whole_is_an_error(said: bytes, path: Path) -> Non
     http = UnixHttp(str(path), {})
     with server(path, serve), pytest.raises(ERRORS):
         http.ask("GET", "/", None, 30.0)
+
+
+def test_lines_that_end_in_the_middle_are_an_error(path: Path) -> None:
+    """A daemon that is killed between two steps has not carried out the rest."""
+
+    def serve(connection: socket.socket, _: int) -> None:
+        head(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n")
+
+    with server(path, serve), closing(UnixHttp(str(path), {})) as http, http.asking("GET", "/", None, 30.0) as reply:
+        lines = lines_of(reply)
+        assert next(lines) == b"one"
+        with pytest.raises(ERRORS):
+            next(lines)
+
+
+def test_lines_are_whole_however_they_are_cut_into_chunks(path: Path) -> None:
+    def serve(connection: socket.socket, _: int) -> None:
+        head(connection)
+        chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (b"on", b"e\ntwo", b"\n\nthree", b""))
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks)
+
+    with server(path, serve), closing(UnixHttp(str(path), {})) as http, http.asking("GET", "/", None, 30.0) as reply:
+        assert list(lines_of(reply)) == [b"one", b"two", b"", b"three"]
+        assert reply.isclosed()
 
 
 def test_a_server_that_is_silent_is_waited_for_as_long_as_was_said(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 
@@ -119,6 +120,24 @@ def test_known_answers() -> None:
     assert [standbys(even(6), partition, "node2", 2) for partition in range(5)] == KNOWN
     assert seed_of(QUERY, "node0") == KNOWN_SEED
     assert score(KNOWN_SEED, 7, 4.0) == pytest.approx(KNOWN_SCORE, rel=1e-12)
+
+
+@pytest.mark.parametrize("mixed", [0, 1, 2**64 - 1, 2**64 - 512])
+def test_no_number_that_somebody_chooses_is_without_a_score(mixed: int) -> None:
+    word = 2**64
+
+    def unshifted(value: int, by: int) -> int:
+        found = value
+        for _ in range(64 // by):
+            found = value ^ (found >> by)
+        return found
+
+    value = unshifted(mixed, 31) * pow(0x94D049BB133111EB, -1, word) % word
+    value = unshifted(value, 27) * pow(0xBF58476D1CE4E5B9, -1, word) % word
+    seed = (unshifted(value, 30) - 0x9E3779B97F4A7C15) % word
+    found = score(seed, 0, 1.0)
+    assert 0.02 < found < math.inf
+    assert (found > 1e15) == (mixed > 1)
 
 
 def test_the_holder_of_a_rack_has_its_standby_in_another() -> None:

@@ -53,6 +53,13 @@ def test_all_operators_of_a_partition_fall_to_the_same_node() -> None:
     assert duties("b", nodes).stands_by == {Partition(QUERY, 3): frozenset({0, 2})}
 
 
+def test_operators_that_others_make_up_cost_nothing() -> None:
+    made_up = [own(3, version=5, operator=number) for number in range(50_000)]
+    nodes = [reporter("a", [own(3, version=7, operator=2)]), reporter("b"), reporter("c", made_up, standbys=0)]
+    assert duties("b", nodes).stands_by == {Partition(QUERY, 3): frozenset({2})}
+    assert len(duties("b", [reporter("b"), reporter("c", made_up)]).stands_by[Partition(QUERY, 3)]) == 64
+
+
 def test_who_has_worked_with_the_newest_version_is_the_holder_and_copies_make_none() -> None:
     nodes = [reporter("a", [own(0, 7)]), reporter("b", [own(0, 9)]), reporter("c", [copy(0, 0, 12)])]
     assert stands_by("a", nodes) | stands_by("c", nodes) == {0}
@@ -131,14 +138,11 @@ def test_no_holder_stands_by_and_no_partition_has_more_standbys_than_copies(
     nodes = [reporter(name, stores[name]) for name in "abcde"]
     found = {name: stands_by(name, nodes, copies=copies) for name in "abcde"}
     for partition in PARTITIONS:
-        versions = {name: version for name, number, version, is_copy in held if number == partition and not is_copy}
+        of_partition = [(name, version) for name, number, version, is_copy in held if number == partition and not is_copy]
         standbys = {name for name in found if partition in found[name]}
-        assert len(standbys) == (copies if versions else 0)
-        newest = {
-            name
-            for name, number, version, is_copy in held
-            if number == partition and not is_copy and version == max(versions.values(), default=0)
-        }
+        assert len(standbys) == (copies if of_partition else 0)
+        most = max((version for _, version in of_partition), default=0)
+        newest = {name for name, version in of_partition if version == most}
         assert len(newest & standbys) < max(1, len(newest)), "the holder is no standby"
 
 
