@@ -141,6 +141,7 @@ _WHERE = {
     "it failed, which is tried again. A close after writing sends it.",
     "uploading": "It is being sent to the store now.",
     "local": "It is only on this node and is never sent.",
+    "open": "It is open for writing, and has not been seen to change since it was sent, or hashed if it never is.",
     "remote": "Only the store has it: the next open fetches it.",
     "fetching": "It is being fetched from the store now.",
     "unknown": "The index does not know it: the next open compares it with the store.",

@@ -13,6 +13,7 @@ import typer.main
 
 from holdfast.cli.app import app
 from holdfast.control import browsing
+from holdfast.index import EntryState
 from holdfast.remote import open_store
 from holdfast.telemetry import Counters
 
@@ -65,6 +66,8 @@ def test_the_table_of_counters_has_every_counter() -> None:
 
 def test_the_table_of_states_has_every_state() -> None:
     assert sorted(rows(OPERATIONS, "state")) == sorted(browsing._WHERE)
+    assert set(browsing._STATES) == set(EntryState)
+    assert set(browsing._STATES.values()) <= set(browsing._WHERE), "holdfast why has a sentence for each state"
 
 
 @pytest.mark.parametrize("file", [*PAGES, *CODE], ids=lambda file: str(file.relative_to(ROOT)))
