@@ -63,7 +63,7 @@ class Member:
 
 @dataclass(slots=True)
 class Found:
-    """What it came to: partitions that moved for want of their node, those that waited for a fetch then, and bytes.
+    """The outcome of a day: partitions that moved for want of their node, those that waited for a fetch then, and bytes.
 
     ``ahead`` have moved when they had been fetched: their node was to go, and still there.
     """

@@ -6,22 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
+from tests.benchmarks.panels import legend, opening
 from tests.benchmarks.plot import COLOURS
 
 _LEFT, _WIDTH, _PANEL, _GAP, _TOP, _MARGIN = 90, 860, 150, 52, 84, 20
 _HOURS = 24
 _TITLE = "A day of 400 nodes with 20,000 partitions"
-_STYLE = """
-    text { fill: #1f2328; }
-    .small { font-size: 11px; fill: #57606a; }
-    .title { font-size: 15px; font-weight: 600; }
-    .grid { stroke: #d0d7de; }
-    @media (prefers-color-scheme: dark) {
-      text { fill: #e6edf3; }
-      .small { fill: #9ea7b3; }
-      .grid { stroke: #373e47; }
-    }
-"""
 _MARKS = ((7.5, "drains"), (12, "all restarted, ten of a rack at a time"), (16, "a rack"), (18, "two at once"))
 
 
@@ -50,12 +40,8 @@ def plot(days: Mapping[str, Sequence[Sample]]) -> str:
         ("fewest and most partitions of a node, of its share", 2.0),
     ]
     body = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img"'
-        ' font-family="system-ui, sans-serif" font-size="13">',
-        f"  <title>{_TITLE}</title>",
-        f"  <style>{_STYLE}  </style>",
-        f'  <text class="title" x="20" y="26">{_TITLE} (simulated)</text>',
-        *_legend(list(days)),
+        *opening(_TITLE, _WIDTH, height),
+        *legend(list(days), _LEFT, 220, 36),
     ]
     for number, (title, most) in enumerate(panels):
         body += _panel(_top(number), title, most)
@@ -74,13 +60,6 @@ def plot(days: Mapping[str, Sequence[Sample]]) -> str:
         for hour in range(0, _HOURS + 1, 3)
     ]
     return "\n".join([*body, "</svg>", ""])
-
-
-def _legend(names: Sequence[str]) -> Iterator[str]:
-    for number, name in enumerate(names):
-        x = _LEFT + 220 * number
-        yield f'  <path fill="{COLOURS[number]}" d="M{x} 36h12v12h-12z"/>'
-        yield f'  <text class="small" x="{x + 18}" y="46">{escape(name)}</text>'
 
 
 def _panel(top: float, title: str, most: float) -> Iterator[str]:

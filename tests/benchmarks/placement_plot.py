@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from xml.sax.saxutils import escape
 
+from tests.benchmarks.panels import legend, opening
 from tests.benchmarks.plot import COLOURS
 
 _LEFT, _WIDTH, _PANEL, _GAP, _TOP = 90, 860, 190, 60, 70
 _TITLE = "2,000 partitions on 40 nodes: state fetched again, and balance"
-_STYLE = """
-    text { fill: #1f2328; }
-    .small { font-size: 11px; fill: #57606a; }
-    .title { font-size: 15px; font-weight: 600; }
-    .grid { stroke: #d0d7de; }
-    @media (prefers-color-scheme: dark) {
-      text { fill: #e6edf3; }
-      .small { fill: #9ea7b3; }
-      .grid { stroke: #373e47; }
-    }
-"""
 
 Points = Sequence[tuple[str, float, float, float]]
 """An event, the part of the state that was fetched, the fewest and the most partitions of a node as a part of its share."""
@@ -29,12 +19,8 @@ def plot(found: Mapping[str, Points]) -> str:
     """Draw, for each way of placing, the state fetched after each event, and the span of the nodes' loads."""
     height = _TOP + 2 * _PANEL + _GAP + 70
     body = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img"'
-        ' font-family="system-ui, sans-serif" font-size="13">',
-        f"  <title>{_TITLE}</title>",
-        f"  <style>{_STYLE}  </style>",
-        f'  <text class="title" x="20" y="26">{_TITLE} (simulated)</text>',
-        *_legend(list(found)),
+        *opening(_TITLE, _WIDTH, height),
+        *legend(list(found), _LEFT, 180, 40),
         *_panel(_TOP, "fetched", [(0.0, "0 %"), (0.5, "50 %"), (1.0, "100 %")], 1.0),
         *_panel(_TOP + _PANEL + _GAP, "of its share", [(0.0, "0"), (0.75, "¾"), (1.0, "1"), (1.25, "1¼"), (2.0, "2")], 2.0),
     ]
@@ -42,13 +28,6 @@ def plot(found: Mapping[str, Points]) -> str:
         body += _of_way(number, len(found), points)
     body += _events([event for event, *_ in next(iter(found.values()))], height)
     return "\n".join([*body, "</svg>", ""])
-
-
-def _legend(names: Sequence[str]) -> Iterator[str]:
-    for number, name in enumerate(names):
-        x = _LEFT + 180 * number
-        yield f'  <path fill="{COLOURS[number]}" d="M{x} 40h12v12h-12z"/>'
-        yield f'  <text class="small" x="{x + 18}" y="50">{escape(name)}</text>'
 
 
 def _panel(top: float, title: str, ticks: Sequence[tuple[float, str]], most: float) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Where each partition runs, and its standby copies: the rows of ``holdfast holdings --standbys``. Pure."""
+"""The rows of ``holdfast holdings --standbys``: the node on which each partition runs, and its standby copies. Pure."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class _Word:
 
 
 class _Due(enum.Enum):
-    """What there is to tell a store now."""
+    """The news for a store."""
 
     NOTHING = "nothing"
     STILL = "that the node is there"
@@ -116,11 +116,8 @@ class Publishing:
 
     async def report(self, zone: str) -> NodeReport:
         """Return what this node holds of ``zone`` now."""
-        identity = await self.identity()
-        held = await self.held.now()
-        standing = self._standing.get(zone, NOT_STANDING_BY)
-        report = await trio.to_thread.run_sync(self._report, identity, zone, held, self.is_draining(), standing)
-        return structs.replace(report, health=self.health(zone))
+        word = await self._current_word(zone)
+        return structs.replace(word.report, health=self.health(zone))
 
     async def run(self) -> None:
         """Tell the stores what changes, until cancelled."""
@@ -203,18 +200,18 @@ class Publishing:
         refreshes = REFRESHES_OF_STANDBYS if word.report.standbys else REFRESHES_UNCHANGED
         return _Due.STILL if since_sent >= refreshes * refresh_seconds else _Due.NOTHING
 
-    def _report(
+    def _word(
         self,
         identity: NodeIdentity,
         zone: str,
         held: Mapping[Place, HeldStore],
         is_draining: bool,
         standing: Standing,
-    ) -> NodeReport:
+    ) -> _Word:
         of_zone = held_of(held, zone, standing)
         if of_zone.dropped:
             _log.info("%s: %d state stores that a report can't have are left out", zone, of_zone.dropped)
-        return NodeReport(
+        report = NodeReport(
             revision=REVISION,
             node=identity.node,
             hosts=list(identity.hosts),
@@ -224,16 +221,6 @@ class Publishing:
             standbys=standing.copies,
             queries=of_zone.queries,
         )
-
-    def _word(
-        self,
-        identity: NodeIdentity,
-        zone: str,
-        held: Mapping[Place, HeldStore],
-        is_draining: bool,
-        standing: Standing,
-    ) -> _Word:
-        report = self._report(identity, zone, held, is_draining, standing)
         material = (
             is_draining,
             report.standbys,

@@ -120,7 +120,7 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a node tells of its work as a standby in one store.
+    """The work of a node as a standby in one store, as its report tells it.
 
     ``copies`` is the number of standby copies that are configured, ``missing_bytes`` what is still to be fetched of the
     partitions that it stands by for.

@@ -1,4 +1,4 @@
-"""How far the kernel reads ahead in files whose data the daemon serves.
+"""The kernel's read-ahead in files whose data the daemon serves.
 
 A mount begins with 128 KiB, and INIT can only agree on less. Each READ costs both sides a wake-up, so larger ones are
 faster. Beyond 512 KiB they were not, and a program that touches single pages of a mapping would read more for nothing.

@@ -33,7 +33,7 @@ _log = logging.getLogger("holdfast.standbys")
 
 
 class Progress(NamedTuple):
-    """How far a copy is: ``version`` is the state version that it is to have, ``missing_bytes`` what it lacks of that.
+    """The progress of a copy: the state ``version`` that it is to have, and ``missing_bytes``, which it lacks of that.
 
     ``lacks_room``: nothing was fetched, because there was no room for all of it without an eviction. ``needed`` are the
     objects that it needs, by the paths of their copies.

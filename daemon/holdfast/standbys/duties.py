@@ -1,4 +1,4 @@
-"""What this node has to do as a standby, worked out from what the nodes have told: pure.
+"""The duties of this node as a standby, worked out from the reports of the nodes: pure.
 
 Nobody leads, so every node comes to the same answer from the same reports; while their reports differ, a copy more or less
 is fetched. A report may be wrong or planted: versions that no checkpoint can have reached make nobody a holder, and a node
@@ -32,7 +32,7 @@ class Reporter(NamedTuple):
 
 
 class Portion(NamedTuple):
-    """What one node holds of a partition, over all its stores.
+    """The part of a partition that one node holds, over all its stores.
 
     ``own_version`` is the newest version that the node has worked with (0: none). ``missing_bytes`` is what it has yet to
     fetch as a standby; None if it is not the partition's standby.
@@ -45,7 +45,7 @@ class Portion(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a partition, by node: the operators that it has state of, and its portion."""
+    """A partition as the reports tell it: by node, the operators with state there, and the portion."""
 
     operators: dict[str, set[int]] = field(default_factory=dict)
     portions: dict[str, Portion] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class Duties:
-    """What this node has to do. ``stands_by`` has the operators of each partition that it keeps a copy of.
+    """The duties of this node. ``stands_by`` has the operators of each partition that it keeps a copy of.
 
     ``uncovered`` are the partitions that run here, and of which no standby has told a complete copy.
     """

@@ -24,7 +24,7 @@ class Suspended(Exception):  # noqa: N818 it is no error
 
 
 class _Stepping:
-    """Whether an operation is being stepped. An attribute of an object: to change a class empties Python's caches for it."""
+    """The note that an operation is being stepped. It is in an object: changing a class empties Python's caches for it."""
 
     __slots__ = ("is_on",)
 

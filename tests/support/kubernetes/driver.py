@@ -26,7 +26,7 @@ _SERVICES = {
 
 
 class CsiCalls:
-    """What kubelet, whose directory is ``kubelet``, asks the driver. The path is short enough for sockets."""
+    """Calls of the driver, as kubelet makes them, whose directory is ``kubelet``: a path short enough for sockets."""
 
     def __init__(self, kubelet: Path) -> None:
         self.kubelet = kubelet

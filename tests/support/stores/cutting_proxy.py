@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Self
 
+from tests.support.stores.servers import reserved_port
+
 _CHUNK_BYTES = 2**16
 _SECONDS_A_BYTE = 0.05
 
@@ -46,10 +48,7 @@ class CuttingProxy:
         self._fault = _Fault(_Kind.NONE, 0)
         self._sockets: set[socket.socket] = set()
         self._listener: socket.socket | None = None
-        # Bound and never listening: keeps the port for us while the proxy is down.
-        self._reservation = socket.socket()
-        self._reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._reservation.bind(("127.0.0.1", 0))
+        self._reservation = reserved_port()
         self.port: int = self._reservation.getsockname()[1]
 
     def __enter__(self) -> Self:

@@ -19,6 +19,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from tests.support.stores.servers import reserved_port
+
 _ONE_CONNECTION_ONLY = {"connection", "keep-alive", "transfer-encoding", "expect", "content-length"}
 _UPSTREAM_SECONDS = 60.0
 _POLL_SECONDS = 0.01
@@ -70,10 +72,7 @@ class FaultProxy:
         self._problems: list[BaseException] = []
         self._closing = threading.Event()
         self._server: _Server | None = None
-        # Bound and never listening: keeps the port for us while the proxy is down.
-        self._reservation = socket.socket()
-        self._reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._reservation.bind(("127.0.0.1", 0))
+        self._reservation = reserved_port()
         self._address: tuple[str, int] = self._reservation.getsockname()
 
     def __enter__(self) -> Self:

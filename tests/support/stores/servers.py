@@ -42,6 +42,14 @@ def served_by(command: Callable[[int], list[str]], output: Path) -> Iterator[tup
         process.wait()
 
 
+def reserved_port() -> socket.socket:
+    """Return a socket that is bound and never listens: it keeps a port for a server that comes and goes."""
+    reservation = socket.socket()
+    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reservation.bind(("127.0.0.1", 0))
+    return reservation
+
+
 def free_port() -> int:
     """Return a TCP port of the loopback that nobody has, and that nobody is given before it is used.
 

@@ -172,7 +172,7 @@ class Directories:
         """Return the descriptor of a directory that is about to change. Creates the backing directory if there is none."""
         if node.backing == 0:
             self._make(node)
-        if self.growth.is_watched:
+        if self.growth.watches:
             self.growth.note(self.place(node).path)
         return self.changing_descriptor(node)
 

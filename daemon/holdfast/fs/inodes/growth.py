@@ -22,24 +22,21 @@ class Growth:
     """The directories that are being walked through."""
 
     def __init__(self) -> None:
-        self._watches: list[Watch] = []
-        self.is_watched = False
-        """True if ``note`` has an effect at the moment."""
+        self.watches: list[Watch] = []
+        """The watches of the moment. Without any, which is nearly always, ``note`` has no effect."""
 
     @contextmanager
     def watch(self, path: bytes) -> Iterator[Watch]:
         """Watch the directory at ``path`` until the block is left."""
         watch = Watch(path)
-        self._watches.append(watch)
-        self.is_watched = True
+        self.watches.append(watch)
         try:
             yield watch
         finally:
-            self._watches.remove(watch)
-            self.is_watched = bool(self._watches)
+            self.watches.remove(watch)
 
     def note(self, path: bytes) -> None:
         """Note that an entry is about to be made in the directory at ``path``."""
-        for watch in self._watches:
+        for watch in self.watches:
             if is_at_or_below(path, watch.path):
                 watch.has_grown = True

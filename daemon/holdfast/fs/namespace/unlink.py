@@ -35,15 +35,19 @@ class Unlinking:
 
     async def unlink(self, directory: Node, name: bytes, attempt: Attempt = FIRST) -> None:
         """unlink(2). In a store's zone the object is deleted soon after (``transfer.deletions``)."""
-        stat = self._directories.stat(directory, name)
-        node = None if stat is None else self._nodes.of_backing(stat.st_ino)
-        hot = None if stat is None else self._hot.of_node(node, stat.st_ino)
-        if stat is not None and hot is not None:
-            await self._hot.settle(stat.st_ino)
-            stat = self._directories.stat(directory, name)
-            node = None if stat is None else self._nodes.of_backing(stat.st_ino)
-            hot = None if stat is None else self._hot.of_node(node, stat.st_ino)
+        stat, node, hot = self._look(directory, name)
+        if hot is not None:
+            await self._hot.settle(hot.inode)
+            stat, node, hot = self._look(directory, name)
         self._unlink(self._policy.name(directory, name), stat, node, hot, attempt)
+
+    def _look(self, directory: Node, name: bytes) -> tuple[os.stat_result | None, Node | None, OpenFile | None]:
+        """Return the attributes of the file, its node, and the open file if it is hot (``HotFiles``)."""
+        stat = self._directories.stat(directory, name)
+        if stat is None:
+            return None, None, None
+        node = self._nodes.of_backing(stat.st_ino)
+        return stat, node, self._hot.of_node(node, stat.st_ino)
 
     def _unlink(
         self, name: Name, stat: os.stat_result | None, node: Node | None, hot: OpenFile | None, attempt: Attempt
