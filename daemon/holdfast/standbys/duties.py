@@ -14,6 +14,7 @@ from typing import NamedTuple
 from holdfast.holdings.report import NodeReport, Partition
 from holdfast.standbys.assignment import Fleet, Node, QueryAssignment
 from holdfast.standbys.moved_on import Expected
+from holdfast.system.partition_holder import Claim, holder_of_partition
 
 _VERSIONS_AHEAD = 1000
 """The number of versions by which a report may be ahead of the newest commit that this node has seen."""
@@ -89,17 +90,18 @@ def duties_of(
     ``expected`` says which nodes no longer work with one.
     """
     me, stands_by, uncovered = neighbours.me, dict[Partition, frozenset[int]](), set[Partition]()
+    nodes = {reporter.name: reporter.report.node for reporter in neighbours.reporters}
     for location, partitions in _by_location(neighbours.reporters).items():
         most = _most_version(newest.get(location, 0), [known.portions.get(me) for known in partitions.values()])
         query = _Query(neighbours, location, copies.get(location, default_copies))
         for number, known in partitions.items():
             partition = Partition(location, number)
-            at_work = {
-                name: each
+            claims = {
+                name: Claim(each.own_version, each.size_bytes, nodes[name])
                 for name, each in known.portions.items()
-                if not expected.is_behind(name, location, each.own_version)
+                if not expected.is_behind(name, location, each.own_version) and (most is None or each.own_version <= most)
             }
-            holder = holder_of(at_work, most)
+            holder = holder_of_partition(claims)
             if holder is None and location in expected.going_on:
                 continue  # it runs on a node that is no neighbour, and whose neighbours keep its copies
             if query.stands_by(number, holder, known.portions.get(me)):
@@ -136,19 +138,6 @@ class _Query:
             nodes = [_node(each) for each in self._neighbours.reporters if each.name in known]
             found = self._of_holders[holder] = Fleet(nodes, self._copies).query(self._location)
         return found
-
-
-def holder_of(portions: Mapping[str, Portion], most: int | None) -> str | None:
-    """Return the node that works with a partition: the one with the newest version that it worked with.
-
-    Of equals the one that holds most counts. Versions above ``most`` are not believed. None if only copies are known.
-    """
-    own = [
-        (portion.own_version, portion.size_bytes, name)
-        for name, portion in portions.items()
-        if portion.own_version and (most is None or portion.own_version <= most)
-    ]
-    return max(own)[2] if own else None
 
 
 def portions_of(report: NodeReport) -> Iterator[tuple[Partition, int, Portion]]:

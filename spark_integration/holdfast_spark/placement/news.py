@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from holdfast.control.messages import HeldStoreInfo, HoldingsInfo
+from holdfast.system.partition_holder import Claim, holder_of_partition
 from holdfast_spark.placement.assignment import Held, Holders
 from holdfast_spark.placement.driver import Executor
 
@@ -27,26 +28,22 @@ def by_partition(nodes: Sequence[HoldingsInfo], executors: Iterable[Executor], p
             holders[place] = Held(
                 max(before.version, store.version),
                 before.size_bytes + store.size_bytes,
-                last[store.partition] is node,
+                last.get(store.partition) is node,
                 max(before.missing_bytes, store.missing_bytes or 0),
             )
     return found
 
 
-def _ran_last(nodes: Iterable[HoldingsInfo], path: str) -> dict[int, HoldingsInfo | None]:
-    """Return the node on which each partition ran last: it has worked with the newest version. It need not have executors.
-
-    If several have told the same version, that tells nothing.
-    """
-    newest: dict[int, tuple[int, HoldingsInfo | None]] = {}
-    for node in nodes:
+def _ran_last(nodes: Sequence[HoldingsInfo], path: str) -> dict[int, HoldingsInfo]:
+    """Return the node on which each partition ran last, by all that is told. It need not have executors."""
+    claims: dict[int, dict[int, Claim]] = {}
+    for index, node in enumerate(nodes):
         for store in _stores(node, path):
-            version, before = newest.setdefault(store.partition, (0, None))
-            if not store.copy and store.version > version:
-                newest[store.partition] = store.version, node
-            elif not store.copy and store.version == version and before is not node:
-                newest[store.partition] = version, None
-    return {partition: node for partition, (_, node) in newest.items()}
+            of_partition = claims.setdefault(store.partition, {})
+            before = of_partition.get(index, Claim(0, 0, node.node))
+            of_partition[index] = before.also(store.version, store.size_bytes, is_copy=store.copy)
+    holders = ((partition, holder_of_partition(each)) for partition, each in claims.items())
+    return {partition: nodes[index] for partition, index in holders if index is not None}
 
 
 def _stores(node: HoldingsInfo, path: str) -> Iterator[HeldStoreInfo]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.holdings.report import NodeReport, Partition, QueryState, StoreState
-from holdfast.standbys.duties import Duties, Neighbours, Portion, Reporter, duties_of, holder_of, merged
+from holdfast.standbys.duties import Duties, Neighbours, Portion, Reporter, duties_of, merged
 
 QUERY = "team/q"
 PARTITIONS = range(12)
@@ -64,8 +64,6 @@ def test_who_has_worked_with_the_newest_version_is_the_holder_and_copies_make_no
     nodes = [reporter("a", [own(0, 7)]), reporter("b", [own(0, 9)]), reporter("c", [copy(0, 0, 12)])]
     assert stands_by("a", nodes) | stands_by("c", nodes) == {0}
     assert stands_by("b", nodes) == set()
-    assert holder_of({"a": Portion(7, 1, None), "b": Portion(7, 2, None)}, None) == "b", "of equals who holds most"
-    assert holder_of({"a": Portion(0, 1, 0)}, None) is None
 
 
 def test_a_standby_whose_holder_is_not_known_stays_and_nobody_else_begins() -> None:

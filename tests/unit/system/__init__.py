@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.standbys``, without a mount."""
