@@ -196,8 +196,6 @@ def test_the_partitions_of_a_lost_node_run_on_and_get_new_standbys(nodes: tuple[
     query.snapshot(0, 1)
     wait_until(lambda: covered((b, c), 1))
     mine = complete(b, 1)
-    assert mine, "of six partitions each node gets one at least"
-    assert mine != set(PARTITIONS)
     a.kill()
     a.lose_disk()
     for partition in PARTITIONS:

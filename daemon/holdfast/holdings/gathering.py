@@ -19,8 +19,10 @@ from itertools import accumulate
 
 import trio
 
+from holdfast.checkpoints.sweeps.several_at_once import for_each
 from holdfast.config import HoldingsSection
 from holdfast.errors import HoldfastError, ObjectChangedError, ObjectMissingError
+from holdfast.holdings.known_reports import KnownReports
 from holdfast.holdings.publishing import REFRESHES_UNCHANGED, Publishing
 from holdfast.holdings.report import DIRECTORY, LARGEST_BYTES, BadReportError, NodeReport, decoded
 from holdfast.holdings.ring import Ring
@@ -30,7 +32,9 @@ from holdfast.transfer import RemoteAccess
 _MISSED_REFRESHES = 3
 _MOST_NODES = 10_000
 _MOST_BYTES = 64 * 2**20
-"""The limit of bytes in all objects of a store together: beyond it, the oldest are not read."""
+"""The limit of bytes in all objects of a store together, as they are there: beyond it, the oldest are not read."""
+_READ_AT_ONCE, _UNPACKED_AT_ONCE = 32, 4
+"""How many reports are read at once, and unpacked: one may take a few MiB until it is known whether it is kept."""
 _SECONDS = 5.0
 _REFRESHES_A_PAGE = 2
 """The multiple of ``refresh_seconds`` for which a page of the listing, a request, is good."""
@@ -86,7 +90,9 @@ class Gathering:
     stores: Mapping[str, RemoteAccess]
     section: HoldingsSection
     clock: Callable[[], float] = time.time
-    _read: dict[tuple[str, str], tuple[str, NodeReport | None]] = field(default_factory=dict, init=False)
+    _known: dict[str, KnownReports] = field(default_factory=dict, init=False)
+    """The reports that were read, by zone."""
+    _unpacking: trio.Semaphore = field(default_factory=lambda: trio.Semaphore(_UNPACKED_AT_ONCE), init=False)
     _neighbours: dict[str, Neighbourhood] = field(default_factory=dict, init=False)
 
     async def gather(self, zones: list[str], *, all_nodes: bool) -> Gathered:
@@ -116,7 +122,7 @@ class Gathering:
         found: dict[str, Told] = {}
         for problem in await self._read_changed(zone, [infos[name] for name in ring.neighbours(own.name)], found):
             _log.info("%s: what a neighbour holds can't be read now: %s", zone, problem)
-        self._forget(zone, infos)
+        self._known_of(zone).keep({info.key for info in infos.values()})
         found[own.name] = own
         pages = -(-len(ring) // _NAMES_A_PAGE)
         good_seconds = pages * _REFRESHES_A_PAGE * self.section.refresh_seconds
@@ -145,21 +151,20 @@ class Gathering:
         infos = await self._alive(zone)
         infos.pop(_name(await self.publishing.object_name()), None)
         problems = await self._read_changed(zone, infos.values(), found)
-        self._forget(zone, infos)
+        self._known_of(zone).keep({info.key for info in infos.values()})
         if problems:
             raise problems[0]
 
     async def _read_changed(self, zone: str, infos: Collection[ObjectInfo], found: dict[str, Told]) -> list[HoldfastError]:
-        """Put these reports into ``found``: at first as they are known, then, all at once, those that have changed since.
+        """Put these reports into ``found``: at first as they are known, then, in turn, those that have changed since.
 
         Returns what kept one from being read; it takes none of the others away.
         """
-        access = self.stores[zone]
         problems: list[HoldfastError] = []
 
         async def read(info: ObjectInfo) -> None:
             try:
-                report = await self._report(zone, access, info)
+                report = await self._report(zone, info)
             except HoldfastError as problem:
                 problems.append(problem)
                 return
@@ -169,12 +174,10 @@ class Gathering:
                 found.pop(_name(info.key), None)
 
         for info in infos:
-            _, report = self._read.get((zone, info.key), ("", None))
-            if report is not None:
-                found[_name(info.key)] = _told(zone, info, report)
-        async with trio.open_nursery() as nursery:
-            for info in infos:
-                nursery.start_soon(read, info)
+            known = self._known_of(zone).get(info.key)
+            if known is not None and known.report is not None:
+                found[_name(info.key)] = _told(zone, info, known.report)
+        await for_each(infos, read, _READ_AT_ONCE)
         return problems
 
     async def _alive(self, zone: str) -> dict[str, ObjectInfo]:
@@ -190,24 +193,24 @@ class Gathering:
         few = [info for info, size_bytes in zip(fresh, sizes, strict=True) if size_bytes <= _MOST_BYTES][:_MOST_NODES]
         return {_name(info.key): info for info in few}
 
-    async def _report(self, zone: str, access: RemoteAccess, info: ObjectInfo) -> NodeReport | None:
-        known = self._read.get((zone, info.key))
-        if known is not None and known[0] == info.etag:
-            return known[1]
-        report = None
+    async def _report(self, zone: str, info: ObjectInfo) -> NodeReport | None:
+        reports = self._known_of(zone)
+        known = reports.get(info.key)
+        if known is not None and known.etag == info.etag:
+            return known.report
         try:
-            data = await access.small_object(info)
-            report = await trio.to_thread.run_sync(decoded, data)
+            data = await self.stores[zone].small_object(info)
+            async with self._unpacking:
+                report = await trio.to_thread.run_sync(decoded, data)
+                return reports.put(info.key, info.etag, report)
         except (ObjectMissingError, ObjectChangedError):  # it was just written again, or removed: the next look has it
-            return known[1] if known is not None else None
+            return known.report if known is not None else None
         except BadReportError as problem:
             _log.warning("%s/%s is no report of a node's, and is ignored: %s", zone, info.key, problem)
-        self._read[zone, info.key] = (info.etag, report)
-        return report
+        return reports.put(info.key, info.etag, None)
 
-    def _forget(self, zone: str, infos: Mapping[str, ObjectInfo]) -> None:
-        for known in [known for known in self._read if known[0] == zone and _name(known[1]) not in infos]:
-            del self._read[known]
+    def _known_of(self, zone: str) -> KnownReports:
+        return self._known.setdefault(zone, KnownReports())
 
 
 def _name(key: str) -> str:

@@ -76,20 +76,28 @@ class CatchingUp:
         needed: dict[bytes, ObjectInfo] = {}
         for operator in sorted(operators):
             needed |= await self._needed(partition, operator, version)
-        lacking = [path for path, info in needed.items() if not self.copies.has(path, info)]
+        lacking = await self._lacking(needed)
         lacking_bytes = sum(needed[path].size_bytes for path in lacking)
         if lacking and not self.copies.room.has_spare(lacking_bytes):
             return Progress(version, lacking_bytes, lacks_room=True, needed=needed)
         await for_each(lacking, lambda path: self._fetch(path, needed[path]), _FILES_AT_ONCE)
-        missing_bytes = self.missing_bytes(needed)
+        missing_bytes = await trio.to_thread.run_sync(self.missing_bytes, needed)
         if needed and not missing_bytes:
             for operator in sorted(operators):
                 await self._drop_unneeded(_directory(self.zone, partition, operator), needed)
         return Progress(version, missing_bytes, needed=needed)
 
     def missing_bytes(self, needed: Mapping[bytes, ObjectInfo]) -> int:
-        """Return the bytes of the objects that are not here, as after an eviction."""
+        """Return the bytes of the objects that are not here, as after an eviction. It waits for the disk."""
         return sum(info.size_bytes for path, info in needed.items() if not self.copies.has(path, info))
+
+    async def _lacking(self, needed: Mapping[bytes, ObjectInfo]) -> list[bytes]:
+        """Return the paths of the copies that are not here. A partition may have thousands: a thread looks."""
+
+        def look() -> list[bytes]:
+            return [path for path, info in needed.items() if not self.copies.has(path, info)]
+
+        return await trio.to_thread.run_sync(look)
 
     @property
     def _layout(self) -> LocationLayout:
@@ -109,10 +117,9 @@ class CatchingUp:
         begin = partial(Examination[list[bytes]], self._layout.state_to_read(b"", of_state, version))
         examination = await trio.to_thread.run_sync(begin)
         while examination.wanted:
-            for wanted in examination.wanted:
-                path = self._path(location, wanted.name)
-                if not self.copies.has(path, infos[wanted.name]):
-                    await self._fetch(path, infos[wanted.name])
+            manifests = {self._path(location, wanted.name): infos[wanted.name] for wanted in examination.wanted}
+            for path in await self._lacking(manifests):
+                await self._fetch(path, manifests[path])
             answers = await trio.to_thread.run_sync(self._answers, location, examination.wanted)
             await trio.to_thread.run_sync(examination.supply, answers)
         return {self._path(location, name): infos[name] for name in examination.result}

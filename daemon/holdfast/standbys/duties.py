@@ -92,7 +92,7 @@ def duties_of(
     me, stands_by, uncovered = neighbours.me, dict[Partition, frozenset[int]](), set[Partition]()
     nodes = {reporter.name: reporter.report.node for reporter in neighbours.reporters}
     for location, partitions in _by_location(neighbours.reporters).items():
-        most = _most_version(newest.get(location, 0), [known.portions.get(me) for known in partitions.values()])
+        most = _most_version(newest.get(location, 0), _mine(partitions, me))
         query = _Query(neighbours, location, copies.get(location, default_copies))
         for number, known in partitions.items():
             partition = Partition(location, number)
@@ -109,6 +109,20 @@ def duties_of(
             elif holder == me and not query.is_covered(number, known.portions):
                 uncovered.add(partition)
     return Duties(stands_by, frozenset(uncovered))
+
+
+def doubtful(neighbours: Neighbours, newest: Mapping[str, int]) -> set[str]:
+    """Return the queries of which somebody tells a version that is not believed: what this node knows may be old."""
+    return {
+        location
+        for location, partitions in _by_location(neighbours.reporters).items()
+        if _is_doubtful(partitions, _most_version(newest.get(location, 0), _mine(partitions, neighbours.me)))
+    }
+
+
+def _is_doubtful(partitions: Mapping[int, _Known], most: int | None) -> bool:
+    told = (portion.own_version for known in partitions.values() for portion in known.portions.values())
+    return most is not None and any(version > most for version in told)
 
 
 class _Query:
@@ -167,9 +181,14 @@ def _by_location(reporters: Sequence[Reporter]) -> dict[str, dict[int, _Known]]:
     return found
 
 
-def _most_version(newest: int, mine: Iterable[Portion | None]) -> int | None:
+def _mine(partitions: Mapping[int, _Known], me: str) -> Iterator[int]:
+    """Yield the versions that this node has worked with."""
+    return (known.portions[me].own_version for known in partitions.values() if me in known.portions)
+
+
+def _most_version(newest: int, mine: Iterable[int]) -> int | None:
     """Return the newest version that is believed of a query; None if this node knows nothing of it itself."""
-    known = max([newest, *(portion.own_version for portion in mine if portion is not None)])
+    known = max([newest, *mine])
     return known + _VERSIONS_AHEAD if known else None
 
 

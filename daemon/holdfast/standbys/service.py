@@ -20,8 +20,10 @@ from holdfast.holdings import Gathering, Neighbourhood, Publishing, Told
 from holdfast.holdings.publishing import REFRESHES_OF_STANDBYS
 from holdfast.holdings.report import NOT_STANDING_BY, Partition, Standing
 from holdfast.standbys.catching_up import CatchingUp, Progress
+from holdfast.standbys.commits import Commits
 from holdfast.standbys.duties import Duties, Neighbours, Reporter, duties_of
 from holdfast.standbys.moved_on import Looks
+from holdfast.standbys.wishes import Wishes
 from holdfast.transfer import BEHIND_ALL, IN_BACKGROUND
 
 _IDLE_SECONDS = 5.0
@@ -29,9 +31,8 @@ _MISSED_REFRESHES = 3
 _PARTITIONS_AT_ONCE = 2
 _EMPTY_ROUNDS = 4
 """The number of rounds in which a query without any commit is looked at once: somebody may have made it up."""
-_MOST_QUERIES = 10_000
-_MOST_ASKED = 1000
-"""The limit of queries that are asked how many copies they want: nobody's neighbours run more; more are made up."""
+_REFRESHES_OF_A_WISH = 10
+"""The multiple of ``refresh_seconds`` for which it is believed how many copies a query asks for."""
 _NO_ROOM = "the disk, or the cache, has no room for them without an eviction"
 _log = logging.getLogger("holdfast.standbys")
 
@@ -60,15 +61,17 @@ class StoreStandbys:
     is_draining: Callable[[], bool]
     _duties: Duties = field(default_factory=Duties, init=False)
     _progress: dict[Partition, Progress] = field(default_factory=dict, init=False)
-    _newest: dict[str, int] = field(default_factory=dict, init=False)
-    """The newest committed version of each query that was looked at, by location."""
-    _empty_until: dict[str, float] = field(default_factory=dict, init=False)
-    """The trio times until which queries that had no commit are left alone, by location."""
+    _commits: Commits = field(init=False)
+    _wishes: Wishes = field(init=False)
     _neighbourhood: Neighbourhood | None = field(default=None, init=False)
     _looks: Looks = field(default_factory=Looks, init=False)
     _copies: int = field(default=0, init=False)
     """The neighbourhood, and the number of copies, that the duties are for."""
     _problem: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        self._commits = Commits(self.catching_up)
+        self._wishes = Wishes(self.catching_up)
 
     @property
     def figures(self) -> Figures:
@@ -125,35 +128,18 @@ class StoreStandbys:
             _reporters(found.told.values(), self.gathering.clock(), longest_seconds),
             lambda holder: {told.name for told in found.candidates(holder)},
         )
-        of_queries, newest = await self._wanted_copies(found), dict(self._newest)
+        queries = {query.location for told in found.told.values() for query in told.report.queries}
+        self._commits.keep(queries)
+        await self._commits.look_at_doubtful(neighbours)
+        every_seconds = _REFRESHES_OF_A_WISH * self.publishing.section.refresh_seconds
+        of_queries = await self._wishes.look(queries, self._commits.going_on, every_seconds)
+        newest = dict(self._commits.newest)
         expected = self._looks.expected(found.name, {name: told.report for name, told in found.told.items()}, newest)
         self._duties = await trio.to_thread.run_sync(duties_of, neighbours, of_queries, copies, newest, expected)
         self._neighbourhood, self._copies = found, copies
         for partition in self._progress.keys() - self._duties.stands_by.keys():
             del self._progress[partition]
-        locations = {partition.location for partition in self._duties.stands_by}
-        for location in self._empty_until.keys() - locations:
-            del self._empty_until[location]
-        if len(self._newest) > _MOST_QUERIES:
-            self._newest.clear()
         self._tell(copies)
-
-    async def _wanted_copies(self, neighbourhood: Neighbourhood) -> dict[str, int]:
-        """Return how many copies queries ask for, by location. Those that ask for none have what is configured."""
-        reports = [told.report for told in neighbourhood.told.values()]
-        locations = sorted({query.location for report in reports for query in report.queries})
-        asked = {location: await self._asked_for(location) for location in locations[:_MOST_ASKED]}
-        return {location: copies for location, copies in asked.items() if copies is not None}
-
-    async def _asked_for(self, location: str) -> int | None:
-        """Return ``CatchingUp.wanted_copies``; None also if the store refuses the answer: others need not wait for it."""
-        try:
-            return await self.catching_up.wanted_copies(location)
-        except RemoteUnavailableError:
-            raise
-        except HoldfastError as problem:
-            _log.info("%s: can't read how many copies %s asks for: %s", self.catching_up.zone, location, problem)
-            return None
 
     async def _catch_up(self, copies: int) -> None:
         """Bring all copies up to date. A query that the store refuses does not keep the others waiting."""
@@ -169,11 +155,8 @@ class StoreStandbys:
             raise refused
 
     async def _catch_up_query(self, location: str, copies: int) -> None:
-        if self._empty_until.get(location, -math.inf) > trio.current_time():
-            return
-        version = self._newest[location] = await self.catching_up.newest_version(location)
+        version = await self._commits.look(location, _EMPTY_ROUNDS * self.settings().standby_seconds)
         if not version:
-            self._empty_until[location] = trio.current_time() + _EMPTY_ROUNDS * self.settings().standby_seconds
             return
         complete = {
             partition: progress
@@ -204,7 +187,7 @@ class StoreStandbys:
     async def _catch_up_one(self, partition: Partition, copies: int) -> None:
         operators = self._duties.stands_by.get(partition)
         if operators is not None:
-            version = self._newest[partition.location]
+            version = self._commits.newest[partition.location]
             try:
                 self._progress[partition] = await self.catching_up.catch_up(partition, operators, version)
             except RemoteUnavailableError:

@@ -1,4 +1,4 @@
-"""What a standby does with files of its own, and with objects and queries that the store refuses or somebody has made up."""
+"""What a standby does with files of its own, and with objects that are corrupt."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from holdfast.errors import HoldfastError, ObjectChangedError, ObjectCorruptError, RemoteUnavailableError
+from holdfast.errors import HoldfastError, ObjectCorruptError
 from holdfast.index import Entry, EntryState
 from holdfast.remote import ObjectInfo
-from holdfast.standbys import StandbyCopies, StoreStandbys
+from holdfast.standbys import StandbyCopies
 
 PATH = b"checkpoints/q/state/0/0/1.delta"
 INFO = ObjectInfo("q/state/0/0/1.delta", 100, "etag", 1)
@@ -65,19 +65,3 @@ async def test_a_corrupt_version_is_fetched_once_an_hour(mock_clock: MockClock) 
     mock_clock.jump(3601)
     await copies.fetch(PATH, INFO)
     assert fetches.begun == 3
-
-
-@pytest.mark.parametrize(
-    ("problem", "raises"), [(ObjectChangedError("empty"), False), (RemoteUnavailableError("away"), True)]
-)
-async def test_a_query_whose_wish_can_not_be_read_has_none(problem: HoldfastError, raises: bool) -> None:
-    async def wanted_copies(location: str) -> int:
-        raise problem
-
-    anything: Any = SimpleNamespace(zone="checkpoints", wanted_copies=wanted_copies)
-    standbys = StoreStandbys(anything, anything, anything, anything, anything)
-    if raises:
-        with pytest.raises(RemoteUnavailableError):
-            await standbys._asked_for("q")
-    else:
-        assert await standbys._asked_for("q") is None
