@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from holdfast.capacity import Candidate, first_to_evict
+from holdfast.system.file_id import NO_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ class Holdfast:
 
     def insert(self, path: str, now: int) -> None:
         event = self._events[now]
-        self._cached[path] = Candidate(0, event.bytes, now, on_probation=event.op == "read")
+        self._cached[path] = Candidate(NO_FILE, event.bytes, now, on_probation=event.op == "read")
 
     def read(self, path: str, now: int) -> None:
         self._cached[path] = replace(self._cached[path], used_ns=now, on_probation=False)

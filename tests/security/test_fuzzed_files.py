@@ -28,6 +28,7 @@ from holdfast.remote.file_store import FileStore
 from holdfast.session import Identity, SessionArea
 from holdfast.store import StoreDirectory
 from holdfast.store.quarantine import Quarantine
+from holdfast.system.file_id import FileId
 from tests.support.disks.spoiling import spoilt, spoilt_pages
 
 SEEDS = 300
@@ -140,7 +141,7 @@ def test_spoilt_tables_of_a_session_are_refused(tmp_path: Path) -> None:
     tables = area.open_tables()
     for number in range(40):
         tables.opens.count(tables.opens.add(number + 5, number, writes=True, exclusive=False, uid=number), 1, number)
-        tables.unlinks.note(number + 1, is_last=True)
+        tables.unlinks.note(FileId(number + 1), is_last=True)
     tables.close()
     area.sign(Identity(mountpoint="/m", asked_for="/m", device=5, store="x"))
     content = {name: (area.directory / name).read_bytes() for name in ("opens", "removals", "mount")}
@@ -244,12 +245,12 @@ def test_an_index_with_spoilt_pages_is_replaced_by_the_next_start_at_the_latest(
     index = Index.open(path, "store", b"boot")
     for number in range(300):
         name = CachedName(b"checkpoints/a/%d" % number, "etag", 5)
-        index.entries.put(number + 10, Entry(EntryState(1 + number % 4), 5, 6, 7, b"d" * 16, [name]))
+        index.entries.put(FileId(number + 10), Entry(EntryState(1 + number % 4), 5, 6, 7, b"d" * 16, [name]))
         index.marks.mark_deleted(name)
         index.marks.white_out(b"a/%d" % number)
         index.workdirs.put(b"work/driver_%d" % number, WorkdirRecord("driver", "x", 1.0, 2.0))
     for number in range(100):
-        index.entries.discard(number + 10)
+        index.entries.discard(FileId(number + 10))
     index.close()
     file = path / "data.mdb"
     content = file.read_bytes()

@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 
 from holdfast.config import CacheSection
 from holdfast.store import DiskSpace, Space
+from holdfast.system.file_id import FileId
 
 PROBATION_SHARE = 0.1
 """The share of the cache that files on probation may keep before they are evicted."""
@@ -68,7 +69,7 @@ class Candidate:
     ``used_ns`` is the time of its last use, ``on_probation`` whether it was fetched and not opened again since.
     """
 
-    inode: int
+    inode: FileId
     size_bytes: int
     used_ns: int
     on_probation: bool = False

@@ -23,6 +23,7 @@ from holdfast.capacity.victims import Victims
 from holdfast.errors import CacheFullError, FileBusyError, IndexUnwritableError
 from holdfast.index import Entry, EntryState, Index
 from holdfast.store import Space
+from holdfast.system.file_id import FileId
 from holdfast.telemetry import Counters, EventLog
 from holdfast.telemetry.wakeups import sleep_within
 from holdfast.transfer import CachedCopies
@@ -223,7 +224,7 @@ class Room:
         directories = sum(self._emptied.drop_above(name.path) for name in entry.names) if with_directory else 0
         return Space(freed.files + 1 + directories, freed.size_bytes + candidate.size_bytes)
 
-    def evict_file(self, inode: int) -> bool:
+    def evict_file(self, inode: FileId) -> bool:
         """Evict one file if that is allowed; return whether it was evicted."""
         entry = self._index.entries.get(inode)
         if entry is None or not self._is_evictable(entry) or self._copies.is_open(inode):

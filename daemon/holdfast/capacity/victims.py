@@ -9,6 +9,7 @@ import trio
 
 from holdfast.capacity.policy import Candidate, first_to_evict
 from holdfast.index import Entries, Entry, EntryState
+from holdfast.system.file_id import FileId
 
 _AT_ONCE = 20_000
 _FRESH_SECONDS = 60.0
@@ -23,7 +24,7 @@ class Victims:
         self._found: list[Candidate] = []
         """The files that were found, in reverse order: the first to go is the last here."""
         self._until = 0.0
-        self._tried: set[int] = set()
+        self._tried: set[FileId] = set()
 
     def begin(self) -> None:
         """Begin an eviction: each file is given out once until the next one begins."""

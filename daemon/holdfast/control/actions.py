@@ -33,6 +33,7 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.lookup import Found
 from holdfast.index import EntryState
+from holdfast.system.file_id import FileId
 from holdfast.system.text import shown
 from holdfast.transfer import IN_BACKGROUND
 from holdfast.zones import is_at_or_below
@@ -288,7 +289,7 @@ class ActionRoutes:
                 self.base.nodes.let_go(file.node)
         return problems
 
-    async def _clean(self, wanted: bytes) -> AsyncGenerator[tuple[int, bytes], None]:
+    async def _clean(self, wanted: bytes) -> AsyncGenerator[tuple[FileId, bytes], None]:
         """Yield inode and path of the copies at or below ``wanted`` that the store has too."""
         scan = self.base.parts.index.entries.scan({EntryState.CLEAN})
         while some := await trio.to_thread.run_sync(lambda: list(islice(scan, _ENTRIES_AT_ONCE))):
@@ -297,7 +298,7 @@ class ActionRoutes:
                     if is_at_or_below(name.path, wanted):
                         yield inode, name.path
 
-    def _size(self, inode: int) -> int:
+    def _size(self, inode: FileId) -> int:
         entry = self.base.parts.index.entries.get(inode)
         return entry.size_bytes if entry is not None else 0
 

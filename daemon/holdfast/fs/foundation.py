@@ -6,7 +6,6 @@ answers requests. Both are only for assembly; each part gets just what it needs.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import Index
 from holdfast.session import SessionTables
 from holdfast.store import OrdinaryUser, StoreDirectory, disk_space
+from holdfast.system.file_id import file_stat
 from holdfast.telemetry import Counters, EventLog, RareEvents
 from holdfast.transfer import CachedCopies, Fetcher, HashingThreads, Remote, Uploader
 from holdfast.zones import NameTable, ZoneMap
@@ -83,7 +83,7 @@ class Foundation:
         descriptors = DescriptorCache(kernel.directories)
         self.zone_numbers = {name: number for number, name in enumerate(parts.zones.top_names, 1)}
         self.nodes = NodeTable(
-            os.fstat(store.tree.root_fd).st_ino,
+            file_stat(store.tree.root_fd).st_ino,
             index.run,
             keeper=NodeStore(parts.session.records),
             reserved=self.unlinks.gone,

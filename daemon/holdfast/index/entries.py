@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from itertools import islice
 from struct import Struct
+from typing import cast
 
 import lmdb
 
@@ -14,8 +15,10 @@ from holdfast.errors import IndexUnwritableError
 from holdfast.index.mapped_pages import MappedPages
 from holdfast.index.records import UNSENT, Entry, EntryState, decoded_entry, decoded_size, encoded, may_have_state
 from holdfast.index.transactions import writing
+from holdfast.system.file_id import FileId
 
 _key = Struct(">Q").pack
+_file = cast("Callable[[bytes], FileId]", int.from_bytes)  # in the order of bytes of _key, which is its default
 _KEY_BYTES = 8
 _PAGE = 10_000
 _UNSETTLED = UNSENT | {EntryState.OPEN}
@@ -71,19 +74,19 @@ class Entries:
         self._environment = environment
         self._mapped_pages = mapped_pages
         self._database = environment.open_db(b"entries")
-        self._uses: dict[int, int] = {}
+        self._uses: dict[FileId, int] = {}
         self._followers: list[Changes] = []
         self.cached_bytes = 0
-        self.were_open: list[int] = []
+        self.were_open: list[FileId] = []
         self._take_stock()
 
-    def get(self, inode: int) -> Entry | None:
+    def get(self, inode: FileId) -> Entry | None:
         """Return the entry of ``inode``; a record that can't be read counts as none."""
         with self._environment.begin(db=self._database) as transaction:
             data = transaction.get(_key(inode))
         return decoded_entry(data)
 
-    def put(self, inode: int, entry: Entry) -> None:
+    def put(self, inode: FileId, entry: Entry) -> None:
         """Write the entry of ``inode``."""
         with writing(self._environment, self._database) as transaction:
             old = decoded_entry(transaction.get(_key(inode)))
@@ -93,12 +96,12 @@ class Entries:
         for follower in self._followers:
             follower.note(old, entry)
 
-    def put_if_room(self, inode: int, entry: Entry) -> None:
+    def put_if_room(self, inode: FileId, entry: Entry) -> None:
         """Write the entry of ``inode``, unless the disk takes no writes. Only for entries that can be determined again."""
         with suppress(IndexUnwritableError):
             self.put(inode, entry)
 
-    def discard(self, inode: int) -> None:
+    def discard(self, inode: FileId) -> None:
         """Forget ``inode``, if it is known."""
         self._uses.pop(inode, None)
         with writing(self._environment, self._database) as transaction:
@@ -109,7 +112,7 @@ class Entries:
         for follower in self._followers:
             follower.note(old, None)
 
-    def begin(self, inode: int) -> None:
+    def begin(self, inode: FileId) -> None:
         """Forget the entry of an older file whose inode number a new file has now."""
         if self.get(inode) is not None:
             self.discard(inode)
@@ -120,7 +123,7 @@ class Entries:
         self._followers.append(changes)
         return changes
 
-    def used(self, inode: int, time_ns: int) -> None:
+    def used(self, inode: FileId, time_ns: int) -> None:
         """Note that ``inode`` was opened at ``time_ns``; the next ``flush_uses`` writes it."""
         self._uses[inode] = time_ns
 
@@ -140,7 +143,7 @@ class Entries:
             return
         self._uses = {}
 
-    def scan(self, states: Collection[EntryState] = frozenset(EntryState)) -> Iterator[tuple[int, Entry]]:
+    def scan(self, states: Collection[EntryState] = frozenset(EntryState)) -> Iterator[tuple[FileId, Entry]]:
         """Yield every inode with its entry, if that has one of ``states``, in the order of inode numbers.
 
         What changes meanwhile is yielded as it was or as it is; damaged records are left out. A million entries take
@@ -150,7 +153,7 @@ class Entries:
             if may_have_state(data, states):
                 entry = decoded_entry(data)
                 if entry is not None:
-                    yield int.from_bytes(key, "big"), entry
+                    yield _file(key), entry
 
     def _records(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield keys and values, page by page: a transaction that is open for long makes the index grow."""
@@ -177,7 +180,7 @@ class Entries:
             if found is not None:
                 total += found.size_bytes if found.state != local else 0
                 if found.state in _UNSETTLED:
-                    unsettled.append(int.from_bytes(key, "big"))
+                    unsettled.append(_file(key))
         self.cached_bytes = total
         for inode in unsettled:
             entry = self.get(inode)

@@ -13,6 +13,7 @@ import lmdb
 from holdfast.digest import digest_of
 from holdfast.index.records import CachedName, decoded_name, encoded
 from holdfast.index.transactions import writing
+from holdfast.system.file_id import FileId
 
 _LONGEST_KEY_BYTES = 480  # LMDB keys have at most 511 bytes; a longer path is cut, and a digest makes it unique
 _CUT_BYTES = _LONGEST_KEY_BYTES - 16
@@ -29,12 +30,12 @@ class NameMarks:
         self.holds = 0
         """Counts directories marked, or moved with their marks: a cache of unmarked paths is valid until it changes."""
 
-    def hold(self, inode: int) -> None:
+    def hold(self, inode: FileId) -> None:
         """Mark the directory ``inode`` as existing without objects."""
         self.holds += 1
         self._put(self._held, inode.to_bytes(8, "big"), b"")
 
-    def let_go(self, inode: int) -> None:
+    def let_go(self, inode: FileId) -> None:
         """Remove the mark of ``inode``, if it has one."""
         self._delete(self._held, inode.to_bytes(8, "big"))
 
@@ -42,7 +43,7 @@ class NameMarks:
         """Note that a directory, which may be marked, has another path."""
         self.holds += 1
 
-    def is_held(self, inode: int) -> bool:
+    def is_held(self, inode: FileId) -> bool:
         """Say whether ``inode`` is marked."""
         return self._has(self._held, inode.to_bytes(8, "big"))
 

@@ -29,6 +29,7 @@ from holdfast.errors import TakeoverError
 from holdfast.kernel import probe
 from holdfast.kernel.native_module import NATIVE_MODULE, ImmediateReply, NativeModule, NativeReply
 from holdfast.kernel.protocol import RESENT, InitFlag, Opcode, OpenFlag
+from holdfast.system.file_id import FileId
 
 _log = logging.getLogger("holdfast.kernel")
 _BACKING_OPEN = 0x4010E501
@@ -292,7 +293,7 @@ class Connection:
         """Stop answering for the file or directory. Does nothing for one that is not served."""
         self._native.remove_native_reply(node)
 
-    def entries(self, fd: int, position: int, size_bytes: int, others: dict[int, int]) -> bytes | None:
+    def entries(self, fd: int, position: int, size_bytes: int, others: dict[FileId, int]) -> bytes | None:
         """Return the body of a READDIR reply for the backing directory open at ``fd``, from ``position`` on.
 
         Offsets are those of the backing file system; None if those are not stable (native/readdir.c). Inode numbers are its

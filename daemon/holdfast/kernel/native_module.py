@@ -13,6 +13,8 @@ from array import array
 from collections.abc import Callable
 from typing import Protocol
 
+from holdfast.system.file_id import FileId
+
 ImmediateReply = Callable[[int, int, int, int, int, int, bytes], bytes | int | None]
 """A function that is called before pyfuse3, with opcode, unique number, node, uid, gid, pid and body of a request.
 
@@ -94,7 +96,7 @@ class NativeModule(Protocol):
     def remove_native_reply(self, node: int, /) -> None:
         """Stop answering for ``node``."""
 
-    def entries(self, fd: int, position: int, size: int, others: dict[int, int], /) -> bytes | None:
+    def entries(self, fd: int, position: int, size: int, others: dict[FileId, int], /) -> bytes | None:
         """Return entries of a backing directory in the format of READDIR."""
 
     def counts(self) -> tuple[tuple[int, ...], int, int]:

@@ -27,6 +27,7 @@ from holdfast.index import EntryState, Index
 from holdfast.remote import location_of
 from holdfast.remote.redaction import public_url
 from holdfast.store import Tree, is_unsent
+from holdfast.system.file_id import FileId
 from holdfast.zones import ZoneMap
 
 _log = logging.getLogger("holdfast.maintenance")
@@ -98,7 +99,7 @@ async def _drop_copies(base: Foundation, zone: bytes) -> int:
     return dropped
 
 
-async def _drop(base: Foundation, path: bytes, inode: int) -> bool:
+async def _drop(base: Foundation, path: bytes, inode: FileId) -> bool:
     try:
         await base.hot.settle(inode)
         return base.copies.drop(path, inode)

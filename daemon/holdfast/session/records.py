@@ -15,6 +15,7 @@ import lmdb
 import msgspec
 
 from holdfast.errors import SessionFullError, TakeoverError
+from holdfast.system.file_id import FileId
 
 _MAP_BYTES = 2**30
 _MOST_NOTES = 4096
@@ -22,9 +23,9 @@ _MOST_NOTES = 4096
 
 
 class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A node: the inode number of its file or, if that is 0, the id of its directory and its name there."""
+    """A node: its file or, without one (0), the id of its directory and its name there."""
 
-    backing: int
+    backing: FileId
     is_directory: bool
     parent: int
     name: bytes

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.errors import TakeoverError
+from holdfast.system.file_id import FileId
 
 _MAGIC = int.from_bytes(b"HFGONE_1", "little")
 _SLOTS = 510
@@ -39,18 +40,18 @@ class UnlinkTable:
             raise TakeoverError(f"{path} is no table of removals of this version")
         self._words[0] = _MAGIC
 
-    def note(self, inode: int, *, is_last: bool) -> None:
+    def note(self, inode: FileId, *, is_last: bool) -> None:
         """Record that the file ``inode`` is about to lose a name; ``is_last``: its only one."""
         words = self._words
         noted = words[1]
         words[_FIRST + noted % _SLOTS] = inode | _LAST_NAME if is_last else inode
         words[1] = noted + 1
 
-    def records(self) -> Iterator[tuple[int, bool]]:
+    def records(self) -> Iterator[tuple[FileId, bool]]:
         """Yield inode numbers, and whether it was the file's only name; a file may appear several times."""
         for word in self._words[_FIRST:]:
             if word:
-                yield word & ~_LAST_NAME, bool(word & _LAST_NAME)
+                yield FileId(word & ~_LAST_NAME), bool(word & _LAST_NAME)
 
     def close(self) -> None:
         """Close the file; it stays as it is."""

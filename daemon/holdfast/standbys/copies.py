@@ -20,6 +20,7 @@ from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import EntryState
 from holdfast.remote import ObjectInfo
+from holdfast.system.file_id import FileId
 from holdfast.transfer import CachedCopies, Fetcher, KnownObject
 
 _CORRUPT_SECONDS = 3600.0
@@ -86,7 +87,7 @@ class StandbyCopies:
         """Open a copy. Raises ``FileNotFoundError``."""
         return os.fdopen(self.copies.store.tree.open_file(path), "rb")
 
-    def unneeded(self, directory: bytes, needed: Collection[bytes]) -> list[int]:
+    def unneeded(self, directory: bytes, needed: Collection[bytes]) -> list[FileId]:
         """Return the inodes of the copies below ``directory`` that nobody has opened here, and that are not ``needed``.
 
         ``needed`` has paths. It waits for the disk: call it in a thread.
@@ -97,11 +98,11 @@ class StandbyCopies:
             if path not in needed and self._is_on_probation(stat.st_ino)
         ]
 
-    def drop(self, inode: int) -> None:
+    def drop(self, inode: FileId) -> None:
         """Drop a copy, unless it has been opened here or is pinned, or is no copy any more."""
         if self._is_on_probation(inode):
             self.room.evict_file(inode)
 
-    def _is_on_probation(self, inode: int) -> bool:
+    def _is_on_probation(self, inode: FileId) -> bool:
         entry = self.copies.index.entries.get(inode)
         return entry is not None and entry.state is EntryState.CLEAN and entry.on_probation

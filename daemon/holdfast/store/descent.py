@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from holdfast.system.file_id import FileId, file_stat, listed_id
+
 DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -19,12 +21,12 @@ class Entry(NamedTuple):
     """A name in a directory, with its inode number."""
 
     name: bytes
-    inode: int
+    inode: FileId
     is_directory: bool
 
 
 class _Level(NamedTuple):
-    inode: int
+    inode: FileId
     left: list[bytes]
     """Subdirectories that were not visited yet."""
 
@@ -49,7 +51,7 @@ def descend(
         while True:
             entries = _entries(fd)
             subdirectories = [entry.name for entry in entries if entry.is_directory and enters(entry)]
-            levels.append(_Level(os.fstat(fd).st_ino, subdirectories if deepest is None or len(trail) < deepest else []))
+            levels.append(_Level(file_stat(fd).st_ino, subdirectories if deepest is None or len(trail) < deepest else []))
             yield trail, fd, entries
             child = None
             while child is None:
@@ -77,7 +79,7 @@ def _returned(fd: int, top_fd: int, trail: list[bytes], levels: list[_Level]) ->
     above = -1
     with suppress(PermissionError):
         above = os.open(b"..", DIRECTORY, dir_fd=fd)
-    if above == -1 or os.fstat(above).st_ino != levels[-1].inode:
+    if above == -1 or file_stat(above).st_ino != levels[-1].inode:
         if above != -1:
             os.close(above)
         above = os.open(b".", DIRECTORY, dir_fd=top_fd)
@@ -95,5 +97,5 @@ def _returned(fd: int, top_fd: int, trail: list[bytes], levels: list[_Level]) ->
 
 def _entries(fd: int) -> list[Entry]:
     with suppress(FileNotFoundError, PermissionError), os.scandir(f"/proc/self/fd/{fd}") as entries:
-        return [Entry(os.fsencode(one.name), one.inode(), one.is_dir(follow_symlinks=False)) for one in entries]
+        return [Entry(os.fsencode(one.name), listed_id(one), one.is_dir(follow_symlinks=False)) for one in entries]
     return []

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from holdfast.errors import FileBusyError
 from holdfast.store.outside_calls import Answer
+from holdfast.system.file_id import FileId
 
 NOTES_BYTES = 1 << 16
 """The disk space reserved for the notes: enough for 15 of the longest paths, or hundreds of usual ones."""
@@ -24,7 +25,7 @@ NOTES_BYTES = 1 << 16
 class HeldDirectory(NamedTuple):
     """A directory in the tree at ``path``, or outside of it, where ``path`` is None."""
 
-    inode: int
+    inode: FileId
     path: bytes | None
 
 
@@ -34,7 +35,7 @@ class HeldDirectories:
     def __init__(self, notes_fd: int | None = None) -> None:
         self._notes_fd = notes_fd
         self._calls: dict[HeldDirectory, Answer] = {}
-        self._inodes: frozenset[int] = frozenset()
+        self._inodes: frozenset[FileId] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self._calls)
@@ -55,7 +56,7 @@ class HeldDirectories:
         self._calls[directory] = call
         self._inodes = frozenset(each.inode for each in self._calls)
 
-    def has(self, inode: int) -> bool:
+    def has(self, inode: FileId) -> bool:
         """Say whether the directory ``inode`` is held. Safe to use from any thread."""
         return inode in self._inodes
 
@@ -96,7 +97,7 @@ def _read(fd: int) -> list[HeldDirectory]:
     for note in notes.split(b"\0"):
         inode, slash, path = note.partition(b"/")
         if inode.isdigit():
-            found.append(HeldDirectory(int(inode), path if slash else None))
+            found.append(HeldDirectory(FileId(int(inode)), path if slash else None))
     return found
 
 

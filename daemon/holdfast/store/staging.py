@@ -19,6 +19,7 @@ from functools import partial
 from holdfast.store.deferred_free import Freeing
 from holdfast.store.outside_calls import SHELTERED, OutsideCalls
 from holdfast.store.removal import remove
+from holdfast.system.file_id import FileId, file_stat
 from holdfast.system.syscalls import RENAME_NOREPLACE, rename_with_flags, rewound
 
 _OWN = b".d"
@@ -73,20 +74,20 @@ class Orphanage:
         self.directory_fd = directory_fd
         self._calls = calls
 
-    def take(self, source_fd: int, name: bytes, inode: int) -> None:
+    def take(self, source_fd: int, name: bytes, inode: FileId) -> None:
         """Move the last name of ``inode`` here. Raises ``OSError``."""
         os.rename(name, b"%d" % inode, src_dir_fd=source_fd, dst_dir_fd=self.directory_fd)
 
-    def shelter(self, source_fd: int, name: bytes, inode: int) -> None:
+    def shelter(self, source_fd: int, name: bytes, inode: FileId) -> None:
         """Give ``inode`` a second name here, so that the first may be renamed over. Raises ``OSError``."""
         self.release(inode)
         os.link(name, b"%d" % inode, src_dir_fd=source_fd, dst_dir_fd=self.directory_fd, follow_symlinks=False)
 
-    def shelter_open(self, fd: int, inode: int) -> None:
+    def shelter_open(self, fd: int, inode: FileId) -> None:
         """Give ``inode``, which is open as ``fd``, a name here; its others are about to go. Raises ``OSError``."""
         os.link(f"/proc/self/fd/{fd}", b"%d" % inode, dst_dir_fd=self.directory_fd, follow_symlinks=True)
 
-    def release(self, inode: int) -> None:
+    def release(self, inode: FileId) -> None:
         """Remove the name here; the file is freed with its last descriptor."""
         try:
             os.unlink(b"%d" % inode, dir_fd=self.directory_fd)
@@ -99,14 +100,14 @@ class Orphanage:
         If there is no process for that now, the next start does it.
         """
         with suppress(OSError):
-            os.stat(name, dir_fd=self.directory_fd, follow_symlinks=False)
+            file_stat(name, dir_fd=self.directory_fd, follow_symlinks=False)
             self._calls.begin("discard", [self.directory_fd], name).close()
 
-    def inodes(self) -> set[int]:
+    def inodes(self) -> set[FileId]:
         """Return which files are here."""
-        return {int(name.removesuffix(_OWN)) for name in _names(self.directory_fd)}
+        return {FileId(int(name.removesuffix(_OWN))) for name in _names(self.directory_fd)}
 
-    def open(self, inode: int) -> int:
+    def open(self, inode: FileId) -> int:
         """Return a new descriptor, for reading and writing, of a file here. Raises ``OSError``."""
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -122,7 +123,7 @@ class Orphanage:
         return _clear(self.directory_fd, spared=_OWN)
 
 
-def own_directory(inode: int) -> bytes:
+def own_directory(inode: FileId) -> bytes:
     """Return the name of a directory among the orphans for the file ``inode`` alone."""
     return b"%d" % inode + _OWN
 
@@ -146,7 +147,7 @@ class Trash:
             except FileExistsError:
                 continue
 
-    def empty(self, hot: Container[int] = ()) -> int:
+    def empty(self, hot: Container[FileId] = ()) -> int:
         """Delete everything in the trash, but what was set aside; return how many entries.
 
         What can't be deleted is set aside under another name and not tried again (``take_failures``). Files whose inode
@@ -167,8 +168,8 @@ class Trash:
                 raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), spared[0])
             return len(names)
 
-    def _unlink(self, hot: Container[int], spared: list[bytes], name: bytes, directory_fd: int) -> None:
-        if hot and os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_ino in hot:
+    def _unlink(self, hot: Container[FileId], spared: list[bytes], name: bytes, directory_fd: int) -> None:
+        if hot and file_stat(name, dir_fd=directory_fd, follow_symlinks=False).st_ino in hot:
             spared.append(name)
             return
         self._freeing.unlink(name, directory_fd)

@@ -18,6 +18,7 @@ from holdfast.store.descent import DIRECTORY, descend
 from holdfast.store.descent import Entry as DirectoryEntry
 from holdfast.store.directory_times import ImpliedTimes, keeping_mtime
 from holdfast.store.held_directories import HeldDirectories
+from holdfast.system.file_id import NO_FILE, FileId, FileStat, file_stat
 from holdfast.system.syscalls import open_without_links
 
 _DEEPEST_WALK = 1024
@@ -91,23 +92,23 @@ class Tree:
             lambda fd, level: self._open_or_make(fd, names, level, mode, uid, gid, since),
         )
 
-    def stat(self, path: bytes) -> os.stat_result:
+    def stat(self, path: bytes) -> FileStat:
         """Return the lstat of ``path``. Raises ``OSError``."""
         parent, _, name = path.rpartition(b"/")
         fd = self.open_directory(parent)
         try:
-            return os.stat(name or b".", dir_fd=fd, follow_symlinks=False)
+            return file_stat(name or b".", dir_fd=fd, follow_symlinks=False)
         finally:
             os.close(fd)
 
-    def inode(self, path: bytes) -> int:
+    def inode(self, path: bytes) -> FileId:
         """Return the inode number of the file at ``path``; 0 if there is none. Raises ``OSError``."""
         try:
             return self.stat(path).st_ino
         except (FileNotFoundError, NotADirectoryError):
-            return 0
+            return NO_FILE
 
-    def walk(self, path: bytes, *, directories: bool = False) -> Iterator[tuple[bytes, os.stat_result]]:
+    def walk(self, path: bytes, *, directories: bool = False) -> Iterator[tuple[bytes, FileStat]]:
         """Yield ``(path, stat)`` of everything below the directory at ``path``, including directories only if asked for.
 
         Files that vanish meanwhile are left out, and those more than 1,024 levels down, which no store can keep. It waits
@@ -123,7 +124,7 @@ class Tree:
                 for entry in entries:
                     if directories or not entry.is_directory:
                         with suppress(FileNotFoundError, PermissionError):
-                            stat = os.stat(entry.name, dir_fd=fd, follow_symlinks=False)
+                            stat = file_stat(entry.name, dir_fd=fd, follow_symlinks=False)
                             yield above + b"/" + entry.name if above else entry.name, stat
         finally:
             os.close(top_fd)
@@ -135,7 +136,7 @@ class Tree:
         has = self.held.has
         return descend(top_fd, deepest, lambda entry: not has(entry.inode) and (enters is None or enters(entry)))
 
-    def remove_empty_directories(self, path: bytes) -> list[tuple[bytes, int]]:
+    def remove_empty_directories(self, path: bytes) -> list[tuple[bytes, FileId]]:
         """Remove the directory at ``path`` and those below it if empty; return paths and inodes, deepest first."""
         found = []
         left = [path]
@@ -145,7 +146,7 @@ class Tree:
             left += [child for child, stat in self.children(directory) if stat_module.S_ISDIR(stat.st_mode)]
         return [(directory, inode) for directory in reversed(found) if (inode := self._remove_if_empty(directory))]
 
-    def children(self, path: bytes) -> list[tuple[bytes, os.stat_result]]:
+    def children(self, path: bytes) -> list[tuple[bytes, FileStat]]:
         """Return path and lstat of each entry of the directory at ``path``; nothing if it is gone or unreadable."""
         found = []
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # what this user may not read is not served
@@ -153,13 +154,13 @@ class Tree:
             try:
                 for name in os.listdir(f"/proc/self/fd/{fd}".encode()):
                     with suppress(FileNotFoundError):
-                        stat = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                        stat = file_stat(name, dir_fd=fd, follow_symlinks=False)
                         found.append((path + b"/" + name if path else name, stat))
             finally:
                 os.close(fd)
         return found
 
-    def _remove_if_empty(self, path: bytes) -> int:
+    def _remove_if_empty(self, path: bytes) -> FileId:
         """Remove one directory; return its inode number, or 0 if it is not empty or does not exist."""
         if self.held:
             self.held.check_moved(path)
@@ -167,15 +168,15 @@ class Tree:
         try:
             fd = self.open_directory(parent)
         except (FileNotFoundError, NotADirectoryError):
-            return 0
+            return NO_FILE
         try:
-            inode = os.stat(name, dir_fd=fd, follow_symlinks=False).st_ino
+            inode = file_stat(name, dir_fd=fd, follow_symlinks=False).st_ino
             os.rmdir(name, dir_fd=fd)
         except FileNotFoundError:
-            return 0
+            return NO_FILE
         except OSError as problem:
             if problem.errno in _NOT_EMPTY:
-                return 0
+                return NO_FILE
             raise
         finally:
             os.close(fd)
@@ -190,7 +191,7 @@ class Tree:
         except FileNotFoundError:
             with nullcontext() if since is None else keeping_mtime(directory_fd):
                 os.mkdir(name, mode, dir_fd=directory_fd)
-        above = os.stat(directory_fd)
+        above = file_stat(directory_fd)
         if os.geteuid() == 0:
             owner = above.st_uid if uid < 0 else uid, above.st_gid if gid < 0 else gid
             os.chown(name, *owner, dir_fd=directory_fd, follow_symlinks=False)

@@ -22,6 +22,7 @@ from holdfast.errors import FileBusyError, HoldfastError
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.remote import ObjectInfo
 from holdfast.store import StoreDirectory, keeping_mtime, note_digest
+from holdfast.system.file_id import FileId, FileStat, file_stat
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer.partial_fetch import PartialFetch
 from holdfast.transfer.remotes import Ownership
@@ -31,33 +32,33 @@ from holdfast.zones import ZoneMap, sidecar_of
 class CopyListener(Protocol):
     """The part that is told when a name gains or loses its file without a request from the kernel."""
 
-    def is_open(self, inode: int) -> bool:
+    def is_open(self, inode: FileId) -> bool:
         """Say whether anybody has the file ``inode`` open."""
 
-    def remove_open(self, directory_fd: int, name: bytes, inode: int, *, is_last: bool, then: Callable[[], None]) -> None:
+    def remove_open(self, directory_fd: int, name: bytes, inode: FileId, *, is_last: bool, then: Callable[[], None]) -> None:
         """Remove a name of the open file ``inode``; if it is the last, keep the file for the next daemon.
 
         ``then`` is called if the name is removed after ``FileBusyError``.
         """
 
     def rename_out(
-        self, inode: int, source_fd: int, old: bytes, target_fd: int, new: bytes, then: Callable[[], None]
+        self, inode: FileId, source_fd: int, old: bytes, target_fd: int, new: bytes, then: Callable[[], None]
     ) -> None:
         """Move the file ``inode``, open or not, out of the tree, to a name that is free; ``then`` as above."""
 
-    def file_placed(self, path: bytes, stat: os.stat_result) -> None:
+    def file_placed(self, path: bytes, stat: FileStat) -> None:
         """Note that the object at ``path`` now has the file ``stat``."""
 
-    def file_left(self, path: bytes, inode: int, *, same_object: bool) -> None:
+    def file_left(self, path: bytes, inode: FileId, *, same_object: bool) -> None:
         """Note that the name ``path`` no longer leads to the file ``inode``, which lives on if it is open.
 
         With ``same_object`` the same bytes can be fetched again; otherwise the object is another one now, or gone.
         """
 
-    def directory_emptied(self, path: bytes, inode: int) -> None:
+    def directory_emptied(self, path: bytes, inode: FileId) -> None:
         """Note that the directory at ``path`` exists only in the store from now on; its backing directory was ``inode``."""
 
-    def file_corrupt(self, inode: int) -> None:
+    def file_corrupt(self, inode: FileId) -> None:
         """Serve the bytes of ``inode`` no more, not even through open handles."""
 
 
@@ -102,7 +103,7 @@ class CachedCopies:
             self.drop_sidecar(target.path)
             with keeping_mtime(directory_fd) if is_in_store else nullcontext():
                 self.store.staging.place(fetch.staged_name, directory_fd, name)
-            stat = os.fstat(fetch.fd)
+            stat = file_stat(fetch.fd)
         finally:
             os.close(directory_fd)
         self.index.entries.put(
@@ -123,11 +124,11 @@ class CachedCopies:
             placed.append(target.path)
         self.listener.file_placed(target.path, stat)
 
-    def is_open(self, inode: int) -> bool:
+    def is_open(self, inode: FileId) -> bool:
         """Say whether anybody has the file ``inode`` open."""
         return self.listener.is_open(inode)
 
-    def drop(self, path: bytes, inode: int, *, same_object: bool = False) -> bool:
+    def drop(self, path: bytes, inode: FileId, *, same_object: bool = False) -> bool:
         """Drop this node's copy at ``path`` if it is still the file ``inode``; say whether it was.
 
         ``same_object``: the object is still the version that was copied (an eviction).
@@ -164,7 +165,7 @@ class CachedCopies:
             if directory_fd is None:
                 stat = self.store.tree.stat(sidecar)
             else:
-                stat = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+                stat = file_stat(name, dir_fd=directory_fd, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as problem:
@@ -174,9 +175,9 @@ class CachedCopies:
         if stat.st_nlink == 1:
             self.drop(sidecar, stat.st_ino)
 
-    def _drop_at(self, directory_fd: int, name: bytes, path: bytes, inode: int, same_object: bool) -> bool:
+    def _drop_at(self, directory_fd: int, name: bytes, path: bytes, inode: FileId, same_object: bool) -> bool:
         try:
-            stat = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+            stat = file_stat(name, dir_fd=directory_fd, follow_symlinks=False)
         except FileNotFoundError:
             return False
         if stat.st_ino != inode or not stat_module.S_ISREG(stat.st_mode):
@@ -191,13 +192,13 @@ class CachedCopies:
         self.listener.file_left(path, inode, same_object=same_object)
         return True
 
-    def _dropped_late(self, path: bytes, stat: os.stat_result, *, same_object: bool) -> None:
+    def _dropped_late(self, path: bytes, stat: FileStat, *, same_object: bool) -> None:
         """Note that a copy is gone, after whoever dropped it was told that it is busy."""
         if self.store.tree.inode(path) != stat.st_ino:
             self.forget_name(path, stat)
             self.listener.file_left(path, stat.st_ino, same_object=same_object)
 
-    def all_names_known(self, inode: int, entry: Entry) -> bool:
+    def all_names_known(self, inode: FileId, entry: Entry) -> bool:
         """Say whether ``entry`` has all names (hard links) of the file ``inode``: then dropping them frees its bytes."""
         try:
             stats = [self.store.tree.stat(name.path) for name in entry.names]
@@ -231,7 +232,7 @@ class CachedCopies:
         except (FileNotFoundError, NotADirectoryError, FileBusyError):
             return False
         try:
-            stat = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+            stat = file_stat(name, dir_fd=directory_fd, follow_symlinks=False)
             if self.index.marks.is_held(stat.st_ino) or not _is_as_made(directory_fd, name, stat, ownership):
                 return False
             with self._unseen(parent, directory_fd):
@@ -246,7 +247,7 @@ class CachedCopies:
         self.listener.directory_emptied(path, stat.st_ino)
         return True
 
-    def forget_name(self, path: bytes, stat: os.stat_result) -> Entry | None:
+    def forget_name(self, path: bytes, stat: FileStat) -> Entry | None:
         """Remove ``path`` from the entry of a file that is about to lose this name; return the entry as it was."""
         entry = self.index.entries.get(stat.st_ino)
         if entry is None:
@@ -259,13 +260,13 @@ class CachedCopies:
         self.index.entries.put(stat.st_ino, entry)
         return before
 
-    def remember(self, inode: int, entry: Entry | None) -> None:
+    def remember(self, inode: FileId, entry: Entry | None) -> None:
         """Undo ``forget_name``, which has returned this: the file has kept its name."""
         if entry is not None:
             self.index.entries.put_if_room(inode, entry)
 
     @contextmanager
-    def _forgotten(self, path: bytes, stat: os.stat_result) -> Iterator[None]:
+    def _forgotten(self, path: bytes, stat: FileStat) -> Iterator[None]:
         """Forget a name that is removed in this block. If that fails, or comes late, it is known again."""
         entry = self.forget_name(path, stat)
         try:
@@ -276,12 +277,12 @@ class CachedCopies:
             self.remember(stat.st_ino, entry)
             raise
 
-    def quarantine(self, path: bytes, inode: int, reason: dict[str, str]) -> None:
+    def quarantine(self, path: bytes, inode: FileId, reason: dict[str, str]) -> None:
         """Move a file that must not be served out of the tree, and record why. If it is gone already, do nothing."""
         parent, _, name = path.rpartition(b"/")
         directory_fd = self.store.tree.open_directory(parent)
         try:
-            stat = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+            stat = file_stat(name, dir_fd=directory_fd, follow_symlinks=False)
             if stat.st_ino != inode:
                 return
             taken = partial(self._quarantined, path, stat, reason)
@@ -293,7 +294,7 @@ class CachedCopies:
         finally:
             os.close(directory_fd)
 
-    def _quarantined(self, path: bytes, stat: os.stat_result, reason: dict[str, str], kept: str) -> None:
+    def _quarantined(self, path: bytes, stat: FileStat, reason: dict[str, str], kept: str) -> None:
         self.forget_name(path, stat)  # again if it comes late
         self.listener.file_corrupt(stat.st_ino)
         self.listener.file_left(path, stat.st_ino, same_object=True)
@@ -301,9 +302,9 @@ class CachedCopies:
         self.events.emit("quarantined", path=os.fsdecode(path), kept=kept, **reason)
 
 
-def _is_as_made(directory_fd: int, name: bytes, stat: os.stat_result, ownership: Ownership) -> bool:
+def _is_as_made(directory_fd: int, name: bytes, stat: FileStat, ownership: Ownership) -> bool:
     """Say whether nobody has changed owner, mode or attributes of a directory that was made for objects."""
-    above = os.stat(directory_fd)
+    above = file_stat(directory_fd)
     uid, gid = ownership.owner(above)
     is_owned = os.geteuid() != 0 or (stat.st_uid == uid and stat.st_gid in (gid, above.st_gid))
     mode = stat_module.S_IMODE(stat.st_mode) & ~stat_module.S_ISGID
@@ -316,7 +317,7 @@ def _is_users(attribute: str) -> bool:
 
 
 def _set_attributes(fd: int, directory_fd: int, ownership: Ownership, modified_ns: int) -> None:
-    uid, gid = ownership.owner(os.stat(directory_fd))
+    uid, gid = ownership.owner(file_stat(directory_fd))
     os.fchmod(fd, ownership.file_mode)
     if os.geteuid() == 0:
         os.fchown(fd, uid, gid)

@@ -14,6 +14,7 @@ import trio
 
 from holdfast.digest import Fingerprint, chunk_bytes_for, chunk_count
 from holdfast.errors import HoldfastError, ObjectChangedError, ObjectMissingError
+from holdfast.system.file_id import file_stat
 from holdfast.transfer.listing_cache import KnownObject
 from holdfast.transfer.remotes import ObjectPath
 
@@ -81,7 +82,7 @@ class PartialFetch:
     def staged(self, name: bytes, fd: int) -> None:
         """Note the staged file that takes the bytes."""
         self.staged_name, self.fd = name, fd
-        self.inode = os.fstat(fd).st_ino
+        self.inode = file_stat(fd).st_ino
         self._wake()
 
     async def wait_staged(self) -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from holdfast.errors import ForeignWorkdirError
 from holdfast.store import descend
+from holdfast.system.file_id import FileId, FileStat, file_stat
 from holdfast.zones import SKELETON
 
 LEASE_FILE = b".lease"
@@ -25,8 +26,8 @@ _HOW = "acquire with another id, remove it, or let root acquire it with --adopt"
 class Given(NamedTuple):
     """The entries that have changed hands, and the regular files that the new owner has; both by inode number."""
 
-    inodes: list[int]
-    files: list[int]
+    inodes: list[FileId]
+    files: list[FileId]
 
 
 def check(path: bytes, fd: int, uid: int) -> None:
@@ -40,7 +41,7 @@ def strangers(fd: int, *uids: int) -> list[bytes]:
     return [name for name in SKELETON if all(_problem_of(fd, name, uid) is not None for uid in uids)]
 
 
-def files_of(path: bytes, fd: int, before: int, uid: int) -> list[int]:
+def files_of(path: bytes, fd: int, before: int, uid: int) -> list[FileId]:
     """Return the inode numbers of the regular files that ``uid`` would have after ``give``. Raises as that does."""
     return [stat.st_ino for _, stat in _all_in(path, fd, before) if _is_file_of(stat, before, uid)]
 
@@ -63,10 +64,10 @@ def give(path: bytes, fd: int, before: int, uid: int, gid: int) -> Given:
     return given
 
 
-def _all_in(path: bytes, fd: int, before: int) -> Iterator[tuple[int, os.stat_result]]:
+def _all_in(path: bytes, fd: int, before: int) -> Iterator[tuple[int, FileStat]]:
     """Yield the directory and all in it, each open without being read or followed (``O_PATH``) until the next step."""
     for trail, directory_fd, entries in descend(fd):
-        yield directory_fd, os.stat(directory_fd)
+        yield directory_fd, file_stat(directory_fd)
         for entry in entries:
             if entry.is_directory or (not trail and entry.name in SKELETON):  # the latter is in place of a directory
                 continue
@@ -75,7 +76,7 @@ def _all_in(path: bytes, fd: int, before: int) -> Iterator[tuple[int, os.stat_re
             except FileNotFoundError:  # its owner was faster
                 continue
             try:
-                stat = os.stat(entry_fd)
+                stat = file_stat(entry_fd)
                 if stat.st_uid == before and (stat_module.S_ISFIFO(stat.st_mode) or stat_module.S_ISSOCK(stat.st_mode)):
                     name = os.fsdecode(b"/".join([path, *trail, entry.name]))
                     raise ForeignWorkdirError(f"{name} is a FIFO or socket, which others may have open; remove it")
@@ -84,11 +85,11 @@ def _all_in(path: bytes, fd: int, before: int) -> Iterator[tuple[int, os.stat_re
                 os.close(entry_fd)
 
 
-def _is_file_of(stat: os.stat_result, *uids: int) -> bool:
+def _is_file_of(stat: FileStat, *uids: int) -> bool:
     return stat_module.S_ISREG(stat.st_mode) and stat.st_uid in uids
 
 
-def _give_one(fd: int, stat: os.stat_result, uid: int, gid: int) -> None:
+def _give_one(fd: int, stat: FileStat, uid: int, gid: int) -> None:
     opened = f"/proc/self/fd/{fd}"
     os.chown(opened, uid, gid)
     if not stat_module.S_ISLNK(stat.st_mode):
@@ -99,14 +100,14 @@ def _give_one(fd: int, stat: os.stat_result, uid: int, gid: int) -> None:
 def is_lease(fd: int, uid: int) -> bool:
     """Say whether the directory has a lease file that is its owner's, or as an earlier version made it."""
     try:
-        stat = os.stat(LEASE_FILE, dir_fd=fd, follow_symlinks=False)
+        stat = file_stat(LEASE_FILE, dir_fd=fd, follow_symlinks=False)
     except FileNotFoundError:
         return False
     return stat_module.S_ISREG(stat.st_mode) and stat.st_nlink == 1 and stat.st_uid in (0, uid)
 
 
 def _problems(fd: int, uid: int) -> Iterator[str]:
-    stat = os.stat(fd)
+    stat = file_stat(fd)
     if stat.st_uid != uid:
         yield f"it belongs to user {stat.st_uid}, not to user {uid}"
     if stat.st_mode & stat_module.S_IWOTH:
@@ -119,7 +120,7 @@ def _problems(fd: int, uid: int) -> Iterator[str]:
 
 def _problem_of(fd: int, name: bytes, uid: int) -> str | None:
     try:
-        stat = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        stat = file_stat(name, dir_fd=fd, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if not stat_module.S_ISDIR(stat.st_mode):

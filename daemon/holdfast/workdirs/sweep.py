@@ -23,6 +23,7 @@ from holdfast.errors import NoSuchPlanError, PlanError
 from holdfast.fs.foundation import Foundation
 from holdfast.index import EntryState
 from holdfast.store import LONGEST_TICK_NS
+from holdfast.system.file_id import FileStat
 from holdfast.workdirs.garbage import Content, garbage, is_judged
 from holdfast.workdirs.service import Workdir, Workdirs
 from holdfast.workdirs.tree import WorkdirTree
@@ -144,12 +145,12 @@ class WorkdirSweeps:
                 await trio.lowlevel.checkpoint()
         return contents
 
-    def _judged(self, path: bytes, skip: int) -> Iterator[tuple[bytes, os.stat_result]]:
+    def _judged(self, path: bytes, skip: int) -> Iterator[tuple[bytes, FileStat]]:
         for child, stat in self._parts.store.tree.walk(path, directories=True):
             if is_judged(child[skip:]):
                 yield child[skip:], stat
 
-    def _content(self, path: bytes, name: bytes, stat: os.stat_result) -> Content:
+    def _content(self, path: bytes, name: bytes, stat: FileStat) -> Content:
         node = self._nodes.of_backing(stat.st_ino)
         entry = self._parts.index.entries.get(stat.st_ino)
         is_known = entry is not None and entry.describes(stat)

@@ -13,6 +13,7 @@ import trio
 from holdfast.errors import FileBusyError, ForeignWorkdirError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
+from holdfast.system.file_id import FileId, file_stat
 from holdfast.workdirs import ownership
 from holdfast.zones import SKELETON, VOLATILE, WorkdirName, ZoneKind, is_at_or_below
 
@@ -143,7 +144,7 @@ class WorkdirTree:
                 await self._give(path, fd, before, owner)
             except BaseException:
                 os.chown(f"/proc/self/fd/{fd}", before, -1)
-                self._attributes_changed(os.stat(fd).st_ino)
+                self._attributes_changed(file_stat(fd).st_ino)
                 raise
         finally:
             os.close(fd)
@@ -167,11 +168,11 @@ class WorkdirTree:
             raise ForeignWorkdirError(f"{os.fsdecode(path)} is being changed all the time; end the processes that use it")
         self._check_closed(path, given.files)
 
-    def _check_closed(self, path: bytes, inodes: list[int]) -> None:
+    def _check_closed(self, path: bytes, inodes: list[FileId]) -> None:
         if any(self._invalidation.is_open(inode) for inode in inodes):
             raise ForeignWorkdirError(f"files in {os.fsdecode(path)} are open; end the processes that use them")
 
-    def _attributes_changed(self, inode: int) -> None:
+    def _attributes_changed(self, inode: FileId) -> None:
         self._invalidation.attributes_changed(self._nodes.id_of(inode))
 
     def remove(self, path: bytes) -> None:
@@ -220,13 +221,13 @@ class WorkdirTree:
             found += [place.child_path(name) for name in names if WorkdirName.parse(name)]
         return [path for path in found if self.exists(path)]
 
-    def lease_inode(self, path: bytes) -> int:
+    def lease_inode(self, path: bytes) -> FileId:
         """Return the inode number of the lease file of the directory at ``path``; 0 if there is none."""
         return self._tree.inode(path + b"/" + ownership.LEASE_FILE)
 
     def _make_lease(self, path: bytes, fd: int) -> None:
         """Make the lease file, which only the owner of the directory ``fd`` may open. What else has its name is removed."""
-        name, stat = ownership.LEASE_FILE, os.stat(fd)
+        name, stat = ownership.LEASE_FILE, file_stat(fd)
         if not ownership.is_lease(fd, stat.st_uid):
             if name in os.listdir(f"/proc/self/fd/{fd}".encode()):
                 self._move_to_trash(fd, path, name)
@@ -254,7 +255,7 @@ class WorkdirTree:
         return True
 
     def _owner_of(self, parent_fd: int, name: bytes, owner: tuple[int, int]) -> tuple[int, int]:
-        stat = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
+        stat = file_stat(name, dir_fd=parent_fd, follow_symlinks=False)
         return (stat.st_uid, stat.st_gid) if owner == (-1, -1) else owner
 
     def _empty(self, parent_fd: int, parent: bytes, name: bytes) -> None:
@@ -263,7 +264,7 @@ class WorkdirTree:
         except (FileNotFoundError, NotADirectoryError):
             return
         try:
-            stat = os.fstat(fd)
+            stat = file_stat(fd)
             is_empty = not os.listdir(f"/proc/self/fd/{fd}".encode())
         finally:
             os.close(fd)
@@ -282,7 +283,7 @@ class WorkdirTree:
 
         It may have got the inode number of a file that was removed in this step: the trash is emptied by a thread.
         """
-        inode = os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_ino
+        inode = file_stat(name, dir_fd=parent_fd, follow_symlinks=False).st_ino
         if self._nodes.of_backing(inode) is not None:
             self._forget_removed()
         self._nodes.begin(inode)
@@ -293,7 +294,7 @@ class WorkdirTree:
             self._half_trashed += self._invalidation.forget_removed()
 
     def _move_to_trash(self, parent_fd: int, parent: bytes, name: bytes) -> None:
-        inode = os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_ino
+        inode = file_stat(name, dir_fd=parent_fd, follow_symlinks=False).st_ino
         self._tree.held.check_moved(parent + b"/" + name)
         if self._hot.of(inode) is not None:  # a file in place of a directory
             raise FileBusyError(f"a process has {os.fsdecode(parent + b'/' + name)} open: end it")

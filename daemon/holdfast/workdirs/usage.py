@@ -24,6 +24,7 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.quotas import NO_LIMIT, Usage
 from holdfast.index import Entries
 from holdfast.store import Space, Tree, digest_when_placed
+from holdfast.system.file_id import FileId, FileStat, file_stat
 from holdfast.workdirs.service import Workdirs
 
 _LIMITED_EVERY_SECONDS = 1.0
@@ -52,7 +53,7 @@ class UsageWalk:
         """The space found so far."""
         self._tree = tree
         self._entries = entries
-        self._linked: set[int] = set()
+        self._linked: set[FileId] = set()
         self._steps = self._walk()
 
     def go_on(self, seconds: float) -> bool:
@@ -81,7 +82,7 @@ class UsageWalk:
             os.close(top_fd)
 
     def _add(self, directory_fd: int, name: bytes, *, may_be_copy: bool) -> None:
-        stat = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+        stat = file_stat(name, dir_fd=directory_fd, follow_symlinks=False)
         if stat.st_ino in self._linked:
             return
         if may_be_copy and self._makes_room(b"/proc/self/fd/%d/%s" % (directory_fd, name), stat):
@@ -90,7 +91,7 @@ class UsageWalk:
             self._linked.add(stat.st_ino)
         self.used = self.used.and_another(stat.st_blocks * _BLOCK_BYTES)
 
-    def _makes_room(self, file: bytes, stat: os.stat_result) -> bool:
+    def _makes_room(self, file: bytes, stat: FileStat) -> bool:
         """Say whether a file is a copy that is as it was fetched, under the names of its objects alone.
 
         The index knows that better than the time of modification, which the owner of a file can set. Blocks beyond the bytes

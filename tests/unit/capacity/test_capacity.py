@@ -28,6 +28,7 @@ from holdfast.capacity import (
 from holdfast.errors import CacheFullError, FileBusyError
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.store import DiskSpace, Space
+from holdfast.system.file_id import FileId
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import CachedCopies
 
@@ -136,11 +137,11 @@ def test_the_longest_unused_goes_first(candidates: list[Candidate], most: int) -
 
 
 def test_what_was_fetched_and_opened_once_goes_before_all_else_but_for_a_tenth() -> None:
-    written = [Candidate(inode, 10, used_ns=inode) for inode in range(9)]
-    fetched = [Candidate(inode, 10, used_ns=inode, on_probation=True) for inode in range(100, 104)]
+    written = [Candidate(FileId(inode), 10, used_ns=inode) for inode in range(9)]
+    fetched = [Candidate(FileId(inode), 10, used_ns=inode, on_probation=True) for inode in range(100, 104)]
     order = [candidate.inode for candidate in first_to_evict([*written, *fetched], 8)]
     assert order == [100, 101, 102, 103, 0, 1, 2, 3]
-    kept = [Candidate(inode, 100, used_ns=inode) for inode in range(9)]
+    kept = [Candidate(FileId(inode), 100, used_ns=inode) for inode in range(9)]
     assert [candidate.inode for candidate in first_to_evict([*kept, *fetched], 3)] == [0, 1, 2]
 
 
@@ -164,15 +165,15 @@ class Files:
         """Files in directories that a user holds up."""
         self.gone: list[int] = []
 
-    def is_open(self, inode: int) -> bool:
+    def is_open(self, inode: FileId) -> bool:
         return inode in self.open
 
-    def all_names_known(self, inode: int, entry: Entry) -> bool:
+    def all_names_known(self, inode: FileId, entry: Entry) -> bool:
         if inode in self.held:
             raise FileBusyError("a process holds the lock of a file in this directory")
         return inode not in self.elsewhere
 
-    def drop(self, path: bytes, inode: int, *, same_object: bool) -> bool:
+    def drop(self, path: bytes, inode: FileId, *, same_object: bool) -> bool:
         assert same_object
         entry = self.index.entries.get(inode)
         assert entry is not None
@@ -220,7 +221,7 @@ def make_room_for(files: Files, events: EventLog | None = None, **limits: int | 
 
 def put(index: Index, inode: int, size_bytes: int, used_ns: int = 0, state: EntryState = EntryState.CLEAN) -> None:
     names = [CachedName(b"blobs/%d" % inode, "etag")]
-    index.entries.put(inode, Entry(state, size_bytes, 0, 0, names=names, used_ns=used_ns))
+    index.entries.put(FileId(inode), Entry(state, size_bytes, 0, 0, names=names, used_ns=used_ns))
 
 
 async def test_with_room_nothing_is_evicted(files: Files, index: Index) -> None:
@@ -266,7 +267,7 @@ async def test_many_more_go_than_are_looked_for_at_once(files: Files, index: Ind
 async def test_a_use_that_is_not_written_yet_counts(files: Files, index: Index) -> None:
     put(index, 1, 100, 10)
     put(index, 2, 100, 20)
-    index.entries.used(1, 30)
+    index.entries.used(FileId(1), 30)
     await make_room_for(files, max_bytes=200).make_room(50)
     assert files.gone == [2]
 
@@ -311,7 +312,7 @@ async def test_what_a_user_holds_up_is_passed_over(files: Files, index: Index) -
 
 
 async def test_an_entry_without_names_stays(files: Files, index: Index) -> None:
-    index.entries.put(1, Entry(EntryState.CLEAN, 100, 0, 0))
+    index.entries.put(FileId(1), Entry(EntryState.CLEAN, 100, 0, 0))
     with pytest.raises(CacheFullError):
         await make_room_for(files, max_bytes=100).make_room(50)
     assert files.gone == []
@@ -331,13 +332,13 @@ async def test_nothing_goes_for_what_can_never_fit(files: Files, index: Index) -
 
 async def test_a_file_with_several_names_goes_whole(files: Files, index: Index) -> None:
     names = [CachedName(b"blobs/a", "e"), CachedName(b"blobs/b", "e")]
-    index.entries.put(1, Entry(EntryState.CLEAN, 100, 0, 0, names=names))
+    index.entries.put(FileId(1), Entry(EntryState.CLEAN, 100, 0, 0, names=names))
     room = make_room_for(files, max_bytes=100)
     index.pins.add(b"blobs/b")
-    assert not room.evict_file(1)
+    assert not room.evict_file(FileId(1))
     index.pins.remove(b"blobs/b")
-    assert room.evict_file(1)
-    assert not room.evict_file(1)
+    assert room.evict_file(FileId(1))
+    assert not room.evict_file(FileId(1))
     assert files.gone == [1]
     assert room._counters.files_evicted == 1
     assert room._counters.bytes_evicted == 100
@@ -437,7 +438,7 @@ async def test_what_becomes_free_right_after_a_look_is_looked_at_again(
     room = make_room_for(files)
     room.disk = Disk(space, deleted)
 
-    def drop(path: bytes, inode: int, *, same_object: bool) -> bool:
+    def drop(path: bytes, inode: FileId, *, same_object: bool) -> bool:
         index.entries.discard(inode)
         files.deleted = Space(1, 2 * 2**20)
         return same_object
@@ -578,10 +579,10 @@ async def test_the_reserve_is_looked_after_in_the_background(
         await trio.sleep(20)
         assert files.gone == []
         files.free_bytes -= 150
-        index.entries.used(1, 50)
+        index.entries.used(FileId(1), 50)
         await trio.sleep(20)
         assert files.gone == [2, 3]
-        stored = index.entries.get(1)
+        stored = index.entries.get(FileId(1))
         assert stored is not None
         assert stored.used_ns == 50
         nursery.cancel_scope.cancel()
@@ -595,8 +596,8 @@ conditions = st.tuples(st.integers(0, 100), st.integers(0, 5), st.sampled_from("
 def test_never_more_goes_than_needed_and_never_what_may_not(
     index: Index, contents: dict[int, tuple[int, int, str]], wanted: int
 ) -> None:
-    for inode, _ in list(index.entries.scan()):
-        index.entries.discard(inode)
+    for known, _ in list(index.entries.scan()):
+        index.entries.discard(known)
     for pin in index.pins.all():
         index.pins.remove(pin)
     files = Files(index, free_bytes=0, free_files=1000)

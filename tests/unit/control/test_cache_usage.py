@@ -13,6 +13,7 @@ from holdfast.control.messages import CacheUsage, UsagePart
 from holdfast.control.paths import Paths
 from holdfast.index import Entries, Entry, EntryState, Index
 from holdfast.index.records import CachedName
+from holdfast.system.file_id import FileId
 
 
 def paths() -> Paths:
@@ -22,7 +23,7 @@ def paths() -> Paths:
 
 def put(index: Index, inode: int, path: bytes, size_bytes: int, state: EntryState = EntryState.CLEAN) -> None:
     names = [CachedName(path, "etag")] if state is EntryState.CLEAN else []
-    index.entries.put(inode, Entry(state, size_bytes, 0, 0, b"d" * 16 if names else b"", names, path=path))
+    index.entries.put(FileId(inode), Entry(state, size_bytes, 0, 0, b"d" * 16 if names else b"", names, path=path))
 
 
 def sizes(found: CacheUsage | UsagePart) -> dict[str, int]:

@@ -20,6 +20,7 @@ from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.store import Answer, Tree
 from holdfast.store.held_directories import HeldDirectories
 from holdfast.store.outside_calls import _RESULT
+from holdfast.system.file_id import file_stat
 from tests.support.users.privileges import needs_root
 
 pytestmark = needs_root
@@ -83,7 +84,7 @@ class _Files:
         if users and users[0]:
             os.chown(self.directory, users[0], -1)
         fd = os.open(path, os.O_RDWR)
-        opened = OpenFile(cast(Any, None), fd, os.fstat(fd), writable=True)
+        opened = OpenFile(cast(Any, None), fd, file_stat(fd), writable=True)
         for number, uid in enumerate(users):
             if uid:
                 opened.passed_through_for(uid, is_first=number == 0)
@@ -187,7 +188,7 @@ def test_the_next_daemon_knows_what_is_held_and_walks_around_it(files: _Files) -
     with pytest.raises(FileBusyError):
         again.open_directory(b"d/below")
     assert {path for path, _ in again.walk(b"", directories=True)} == {b"d", b"held"}
-    assert again.held.has(os.stat(files.directory).st_ino)
+    assert again.held.has(file_stat(os.fspath(files.directory)).st_ino)
     files.calls.end(-1)
     os.close(again.open_directory(b"d/below"))
     assert b"d/file" in dict(again.walk(b""))

@@ -16,6 +16,7 @@ from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.invalidation import Invalidation
 from holdfast.fs.inodes.node_table import NodeTable, NoEarlierNodes
 from holdfast.store import Tree
+from holdfast.system.file_id import FileId, file_stat
 from holdfast.zones import Fallbacks, ZoneMap
 
 FILE_MODE, DIRECTORY_MODE = stat_module.S_IFREG | 0o644, stat_module.S_IFDIR | 0o755
@@ -74,9 +75,9 @@ def made(nodes: NodeTable, tree: Tree, kernel: Kernel) -> Invalidation:
 
 
 def test_a_copy_gets_another_id_while_the_kernel_has_something_gone_with_its_number(tree: Tree, tmp_path: Path) -> None:
-    nodes = NodeTable(2, earlier=HeldByTheKernel())
+    nodes = NodeTable(FileId(2), earlier=HeldByTheKernel())
     (tmp_path / "copy").touch()
-    stat = (tmp_path / "copy").stat()
+    stat = file_stat(str(tmp_path / "copy"))
     made(nodes, tree, Kernel()).file_placed(b"copy", stat)
     assert nodes.local(nodes.root, b"copy", stat.st_ino, stat.st_mode).id != stat.st_ino
 
@@ -84,16 +85,16 @@ def test_a_copy_gets_another_id_while_the_kernel_has_something_gone_with_its_num
 @pytest.mark.parametrize("zone", [b"checkpoints", b"configured-once"])
 def test_an_evicted_file_keeps_its_name_whether_its_zone_is_configured_or_not(tree: Tree, zone: bytes) -> None:
     """The kernel knows files of a zone that is no longer configured from an earlier daemon; their copies are evicted too."""
-    nodes, kernel = NodeTable(2), Kernel()
+    nodes, kernel = NodeTable(FileId(2)), Kernel()
     invalidation = made(nodes, tree, kernel)
-    top = nodes.local(nodes.root, zone, 10, DIRECTORY_MODE)
-    job = nodes.local(top, b"job", 11, DIRECTORY_MODE)
-    file = nodes.local(job, b"cached", 12, FILE_MODE)
+    top = nodes.local(nodes.root, zone, FileId(10), DIRECTORY_MODE)
+    job = nodes.local(top, b"job", FileId(11), DIRECTORY_MODE)
+    file = nodes.local(job, b"cached", FileId(12), FILE_MODE)
     nodes.add_name(file, top, b"cached")
-    invalidation.file_left(zone + b"/job/cached", 12, same_object=True)
+    invalidation.file_left(zone + b"/job/cached", FileId(12), same_object=True)
     assert kernel.forgotten == [(11, b"cached")]
     assert [(parent.id, name) for parent, name in file.names()] == [(10, b"cached")]
-    invalidation.file_left(zone + b"/cached", 12, same_object=True)
+    invalidation.file_left(zone + b"/cached", FileId(12), same_object=True)
     assert kernel.forgotten[1:] == [(10, b"cached")]
     assert file.is_named
     assert file.backing == 0

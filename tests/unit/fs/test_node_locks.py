@@ -8,11 +8,12 @@ from trio.testing import wait_all_tasks_blocked
 
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.node import Node
+from holdfast.system.file_id import FileId
 
 
 @pytest.fixture
 def node() -> Node:
-    return Node(7, None, b"file", 7, False)
+    return Node(7, None, b"file", FileId(7), False)
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ async def test_a_free_lock_is_taken_without_a_checkpoint(locks: NodeLocks, node:
 
 
 async def test_locks_of_two_nodes_are_two(locks: NodeLocks, node: Node) -> None:
-    other = Node(8, None, b"other", 8, False)
+    other = Node(8, None, b"other", FileId(8), False)
     with trio.testing.assert_no_checkpoints():
         async with locks.of(node), locks.of(other):
             assert locks.is_held(other)

@@ -17,8 +17,9 @@ from holdfast.fs.inodes.node_recovery import Names, NodeRecovery
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.session import NodeRecord
 from holdfast.store import Tree
+from holdfast.system.file_id import NO_FILE, FileId, FileStat
 
-ROOT, DIRECTORY, FILE = 2, 10, 20
+ROOT, DIRECTORY, FILE = FileId(2), FileId(10), FileId(20)
 FILE_MODE, DIRECTORY_MODE = stat_module.S_IFREG | 0o644, stat_module.S_IFDIR | 0o755
 
 
@@ -27,7 +28,7 @@ class Disk:
 
     def __init__(self, names: Names, recorded: dict[int, NodeRecord] | None = None, in_kernel: Iterable[int] = ()) -> None:
         self.entries: dict[tuple[int, bytes], tuple[int, int]] = {}
-        self.orphans: set[int] = set()
+        self.orphans: set[FileId] = set()
         self.recorded = recorded or {}
         self.in_kernel = set(in_kernel)
         records: Any = SimpleNamespace(nodes=lambda: list(self.recorded.items()), drop=self.recorded.pop)
@@ -35,11 +36,11 @@ class Disk:
         self.nodes = NodeTable(ROOT, earlier=recovery)
         recovery.load(self.nodes, names)
 
-    def _stat(self, directory: Node, name: bytes) -> os.stat_result | None:
+    def _stat(self, directory: Node, name: bytes) -> FileStat | None:
         if not directory.is_directory:
             raise NotADirectoryError
         found = self.entries.get((directory.backing, name))
-        return os.stat_result((found[0], found[1], *[0] * 8)) if found else None
+        return FileStat((found[0], found[1], *[0] * 8)) if found else None
 
 
 def test_a_file_is_found_by_all_names_that_still_lead_to_it() -> None:
@@ -80,7 +81,7 @@ def test_a_new_file_gets_another_id_while_the_kernel_has_an_earlier_one_with_its
 
 
 def test_ids_that_the_kernel_has_forgotten_are_dropped_by_the_next_daemon() -> None:
-    recorded = {each: NodeRecord(0, False, 1, b"%d" % each) for each in (FILE, FILE + 1)}
+    recorded = {each: NodeRecord(NO_FILE, False, 1, b"%d" % each) for each in (FILE, FILE + 1)}
     disk = Disk({}, recorded, in_kernel=[FILE])
     assert [disk.nodes.known(each) is not None for each in (FILE, FILE + 1)] == [True, False]
     assert list(disk.recorded) == [FILE]

@@ -10,8 +10,9 @@ import trio.testing
 
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.system.file_id import FileId
 
-_ROOT_INODE, _FIRST_INODE, _SECOND_INODE, _FILE_INODE = 2, 10, 11, 12
+_ROOT_INODE, _FIRST_INODE, _SECOND_INODE, _FILE_INODE = FileId(2), FileId(10), FileId(11), FileId(12)
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def table() -> NodeTable:
     return NodeTable(_ROOT_INODE)
 
 
-def known(table: NodeTable, parent: Node, name: bytes, inode: int, kind: int) -> Node:
+def known(table: NodeTable, parent: Node, name: bytes, inode: FileId, kind: int) -> Node:
     """Look a name up, as the kernel does."""
     node = table.local(parent, name, inode, kind)
     node.lookups += 1
@@ -74,7 +75,7 @@ def test_a_deep_way_leaves_at_once_with_the_last_node_in_it(table: NodeTable) ->
     levels = 5000  # more than Python's stack has room for, and than a path may have
     node = table.root
     for inode in range(_FIRST_INODE, _FIRST_INODE + levels):
-        node = known(table, node, b"d", inode, stat.S_IFDIR)
+        node = known(table, node, b"d", FileId(inode), stat.S_IFDIR)
     for inode in range(_FIRST_INODE, _FIRST_INODE + levels - 1):
         table.forget(inode, 1)
     assert len(table) == levels + 1

@@ -10,6 +10,7 @@ import pytest
 from holdfast.errors import TakeoverError
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks, RecentInodes
 from holdfast.session import UnlinkTable
+from holdfast.system.file_id import FileId
 
 
 class Clock:
@@ -54,8 +55,8 @@ def test_an_inode_stays_for_some_seconds_after_it_was_added_last(clock: Clock) -
 
 def test_a_file_with_other_names_loses_one(table: UnlinkTable, clock: Clock) -> None:
     removals = PendingUnlinks(table, clock)
-    removals.begin(1, is_last=False)
-    removals.begin(2, is_last=True)
+    removals.begin(FileId(1), is_last=False)
+    removals.begin(FileId(2), is_last=True)
     assert [inode in removals.losing for inode in (1, 2)] == [True, False]
 
 
@@ -63,11 +64,11 @@ def test_the_next_daemon_knows_what_was_begun_and_what_of_it_was_not_done(tmp_pa
     table = UnlinkTable(tmp_path / "removals")
     removals = PendingUnlinks(table, clock)
     for inode, is_last in ((1, False), (2, True), (3, True)):
-        removals.begin(inode, is_last=is_last)
+        removals.begin(FileId(inode), is_last=is_last)
     table.close()
     table = UnlinkTable(tmp_path / "removals")
     removals = PendingUnlinks(table, clock)
-    removals.inherit({1, 3})
+    removals.inherit({FileId(1), FileId(3)})
     assert [inode for inode in range(1, 4) if inode in removals.losing] == [1]
     assert [inode for inode in range(1, 4) if inode in removals.gone] == [2]
     table.close()
@@ -77,7 +78,7 @@ def test_the_table_keeps_the_latest_over_daemons(tmp_path: Path) -> None:
     for begin in range(0, 900, 300):
         table = UnlinkTable(tmp_path / "removals")
         for inode in range(begin, begin + 300):
-            table.note(inode + 1, is_last=bool(inode % 2))
+            table.note(FileId(inode + 1), is_last=bool(inode % 2))
         table.close()
     table = UnlinkTable(tmp_path / "removals")
     assert sorted(table.records()) == [(inode + 1, bool(inode % 2)) for inode in range(390, 900)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from holdfast.fs.file_io.background import Background
 from holdfast.fs.file_io.release import Releasing
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.system.file_id import FileId, file_stat
 
 
 class Parts:
@@ -62,7 +62,7 @@ class Parts:
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[OpenFile]:
     with (tmp_path / "file").open("wb") as file:
-        made = OpenFile(Node(7, None, b"", 7, False), file.fileno(), os.fstat(file.fileno()), writable=True)
+        made = OpenFile(Node(7, None, b"", FileId(7), False), file.fileno(), file_stat(file.fileno()), writable=True)
         made.changed()  # or there would be nothing to account for
         made.count()
         yield made

@@ -12,6 +12,7 @@ import pytest
 from holdfast.fs.writeback.remote_deletes import RemoteDeletes
 from holdfast.index import Index
 from holdfast.store import Tree
+from holdfast.system.file_id import FileId
 from holdfast.zones import Zone, ZoneKind, ZonePath
 
 
@@ -20,7 +21,7 @@ class LookedAt(Tree):
 
     looks = 0
 
-    def inode(self, path: bytes) -> int:
+    def inode(self, path: bytes) -> FileId:
         self.looks += 1
         return super().inode(path)
 
@@ -43,25 +44,25 @@ def test_a_mark_goes_with_the_first_object_and_no_other_object_looks_for_it(
 
     def held_after_an_object() -> bool:
         remote_deletes.let_go(place)
-        return index.marks.is_held(directory.stat().st_ino)
+        return index.marks.is_held(FileId(directory.stat().st_ino))
 
     directory.mkdir(parents=True)
-    index.marks.hold(directory.stat().st_ino)
+    index.marks.hold(FileId(directory.stat().st_ino))
     assert not held_after_an_object()
     looks = tree.looks
     assert not held_after_an_object()
     assert tree.looks == looks
-    index.marks.hold(directory.stat().st_ino)
+    index.marks.hold(FileId(directory.stat().st_ino))
     assert not held_after_an_object()
 
     above = directory.parent.stat().st_ino
-    index.marks.hold(above)
+    index.marks.hold(FileId(above))
     assert not held_after_an_object()
-    assert not index.marks.is_held(above)
+    assert not index.marks.is_held(FileId(above))
 
     other = tmp_path / "tree/other"
     other.mkdir()
-    index.marks.hold(other.stat().st_ino)
+    index.marks.hold(FileId(other.stat().st_ino))
     assert not held_after_an_object()
     directory.rmdir()
     other.rename(directory)

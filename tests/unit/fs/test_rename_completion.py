@@ -18,6 +18,7 @@ from holdfast.fs.file_io.background import Background
 from holdfast.fs.namespace.file_move import FileMove
 from holdfast.fs.namespace.rename_completion import RenameCompletion
 from holdfast.index import CachedName
+from holdfast.system.file_id import FileStat, file_stat
 
 _VERSION = CachedName(b"store/old", "etag", 1)
 
@@ -29,10 +30,10 @@ class _Parts:
         self.done: list[object] = []
         self.is_busy = False
 
-    def stat(self, directory: Path, name: bytes) -> os.stat_result | None:
+    def stat(self, directory: Path, name: bytes) -> FileStat | None:
         """Return the attributes of a name, if it is there."""
         path = directory / os.fsdecode(name)
-        return path.stat() if path.exists() else None
+        return file_stat(str(path)) if path.exists() else None
 
     async def sync(self, directory: Path) -> None:
         """A directory is made durable."""
@@ -65,7 +66,7 @@ def _move(source: Path, target: Path) -> FileMove:
     (target / "new").touch()
     old = SimpleNamespace(directory=source, name=b"old", path=b"store/old")
     new = SimpleNamespace(directory=target, name=b"new", path=b"work/new")
-    return FileMove(cast(Any, old), cast(Any, new), 0, (target / "new").stat())
+    return FileMove(cast(Any, old), cast(Any, new), 0, file_stat(str(target / "new")))
 
 
 @pytest.mark.parametrize(

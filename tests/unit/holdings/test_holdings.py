@@ -33,6 +33,7 @@ from holdfast.holdings.report import (
 )
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.store import Tree
+from holdfast.system.file_id import FileId
 
 UUID = b"01234567-0123-0123-0123-0123456789ab"
 NAMES = [
@@ -67,12 +68,12 @@ class Copies:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"")
         entry = Entry(state, size_bytes, 0, 0, names=[CachedName(name, "e")], on_probation=on_probation)
-        self.index.entries.put(path.stat().st_ino, entry)
+        self.index.entries.put(FileId(path.stat().st_ino), entry)
 
     def remove(self, name: bytes) -> None:
         path = self.directory / os.fsdecode(name)
         if path.exists():
-            self.index.entries.discard(path.stat().st_ino)
+            self.index.entries.discard(FileId(path.stat().st_ino))
             path.unlink()
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.index import CachedName, Entry, EntryState, Index, NameMarks, WorkdirRecord, entries, mapped_pages
 from holdfast.index.mapped_pages import resident_file_bytes
+from holdfast.system.file_id import FileId
 from tests.support.processes.descriptors import no_free_descriptors
 
 _MANY = 10_000
@@ -34,7 +35,7 @@ def entry(size_bytes: int = 0, state: EntryState = EntryState.CLEAN, used_ns: in
 
 def test_a_scan_gives_back_the_pages_that_it_has_seen(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     for inode in range(_MANY):
-        index.entries.put(inode, Entry(EntryState.CLEAN, inode, 0, 0, names=[CachedName(LONG, "e")]))
+        index.entries.put(FileId(inode), Entry(EntryState.CLEAN, inode, 0, 0, names=[CachedName(LONG, "e")]))
     monkeypatch.setattr(entries, "_PAGE", 1000)
 
     def mapped_after_a_scan(most_mapped_bytes: int) -> int:
@@ -48,12 +49,12 @@ def test_a_scan_gives_back_the_pages_that_it_has_seen(index: Index, monkeypatch:
 
 def test_changes_give_back_the_pages_that_they_have_mapped(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     for inode in range(_MANY):
-        index.entries.put(inode, Entry(EntryState.CLEAN, inode, 0, 0, names=[CachedName(LONG, "e")]))
+        index.entries.put(FileId(inode), Entry(EntryState.CLEAN, inode, 0, 0, names=[CachedName(LONG, "e")]))
 
     def mapped_after_changes(most_mapped_bytes: int, inodes: range) -> int:
         monkeypatch.setattr(mapped_pages, "MOST_MAPPED_BYTES", most_mapped_bytes)
         for inode in inodes:
-            index.entries.discard(inode)
+            index.entries.discard(FileId(inode))
         return resident_file_bytes()
 
     kept = mapped_after_changes(1 << 40, range(_MANY // 2))
@@ -62,12 +63,12 @@ def test_changes_give_back_the_pages_that_they_have_mapped(index: Index, monkeyp
 
 def test_pages_stay_while_no_descriptor_is_free(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mapped_pages, "MOST_MAPPED_BYTES", -1)
-    index.entries.put(7, entry(1))
+    index.entries.put(FileId(7), entry(1))
     with no_free_descriptors(os.getpid()):
         with pytest.raises(OSError, match="Too many open files"):
             resident_file_bytes()
         index.release_pages()
-    assert index.entries.get(7) == entry(1)
+    assert index.entries.get(FileId(7)) == entry(1)
 
 
 def spoil(index: Index, inode: int) -> None:
@@ -81,55 +82,55 @@ def spoil(index: Index, inode: int) -> None:
 
 
 def test_an_entry_is_what_was_last_put(index: Index) -> None:
-    assert index.entries.get(7) is None
-    index.entries.put(7, entry(1))
-    index.entries.put(7, entry(2))
-    assert index.entries.get(7) == entry(2)
-    index.entries.discard(7)
-    index.entries.discard(7)
-    assert index.entries.get(7) is None
+    assert index.entries.get(FileId(7)) is None
+    index.entries.put(FileId(7), entry(1))
+    index.entries.put(FileId(7), entry(2))
+    assert index.entries.get(FileId(7)) == entry(2)
+    index.entries.discard(FileId(7))
+    index.entries.discard(FileId(7))
+    assert index.entries.get(FileId(7)) is None
     assert index.entries.count() == 0
 
 
 def test_entries_come_in_the_order_of_inode_numbers(index: Index) -> None:
     inodes = [2**63 + 1, 5, 256, 255, 2**32]
     for inode in inodes:
-        index.entries.put(inode, entry(inode % 100))
+        index.entries.put(FileId(inode), entry(inode % 100))
     assert [inode for inode, _ in index.entries.scan()] == sorted(inodes)
     assert index.entries.count() == 5
 
 
 def test_a_scan_sees_each_entry_as_it_was_or_as_it_is(index: Index) -> None:
-    index.entries.put(1, entry(1))
-    index.entries.put(2, entry(2))
+    index.entries.put(FileId(1), entry(1))
+    index.entries.put(FileId(2), entry(2))
     scan = index.entries.scan()
     assert next(scan)[0] == 1
-    index.entries.discard(2)
-    index.entries.put(3, entry(3))
+    index.entries.discard(FileId(2))
+    index.entries.put(FileId(3), entry(3))
     assert [inode for inode, _ in scan] == [2, 3]
 
 
 def test_corrupt_record_counts_as_none(index: Index) -> None:
-    index.entries.put(1, entry(10))
+    index.entries.put(FileId(1), entry(10))
     spoil(index, 2)
-    assert index.entries.get(2) is None
+    assert index.entries.get(FileId(2)) is None
     assert [inode for inode, _ in index.entries.scan()] == [1]
-    index.entries.used(2, 5)
+    index.entries.used(FileId(2), 5)
     index.entries.flush_uses()
-    index.entries.put(2, entry(5))
+    index.entries.put(FileId(2), entry(5))
     assert index.entries.cached_bytes == 15
     spoil(index, 2)
-    index.entries.discard(2)
-    assert index.entries.get(2) is None
+    index.entries.discard(FileId(2))
+    assert index.entries.get(FileId(2)) is None
 
 
 def test_uses_are_written_when_they_are_flushed(index: Index) -> None:
-    index.entries.put(1, entry(used_ns=10))
-    index.entries.put(2, entry(used_ns=20))
-    index.entries.used(1, 30)
-    index.entries.used(1, 40)
-    index.entries.used(99, 50)
-    stored = index.entries.get(1)
+    index.entries.put(FileId(1), entry(used_ns=10))
+    index.entries.put(FileId(2), entry(used_ns=20))
+    index.entries.used(FileId(1), 30)
+    index.entries.used(FileId(1), 40)
+    index.entries.used(FileId(99), 50)
+    stored = index.entries.get(FileId(1))
     assert stored is not None
     assert stored.used_ns == 10
     index.entries.flush_uses()
@@ -137,21 +138,21 @@ def test_uses_are_written_when_they_are_flushed(index: Index) -> None:
 
 
 def test_the_use_of_a_file_that_went_is_not_its_successors(index: Index) -> None:
-    index.entries.put(1, entry())
-    index.entries.used(1, 40)
-    index.entries.discard(1)
-    index.entries.put(1, entry())
+    index.entries.put(FileId(1), entry())
+    index.entries.used(FileId(1), 40)
+    index.entries.discard(FileId(1))
+    index.entries.put(FileId(1), entry())
     index.entries.flush_uses()
-    assert index.entries.get(1) == entry()
+    assert index.entries.get(FileId(1)) == entry()
 
 
 def test_uses_survive_an_orderly_end(path: Path) -> None:
     index = Index.open(path, "store")
-    index.entries.put(1, entry())
-    index.entries.used(1, 40)
+    index.entries.put(FileId(1), entry())
+    index.entries.used(FileId(1), 40)
     index.close()
     index = Index.open(path, "store")
-    assert index.entries.get(1) == entry(used_ns=40)
+    assert index.entries.get(FileId(1)) == entry(used_ns=40)
     index.close()
 
 
@@ -171,15 +172,15 @@ steps = st.lists(
 def test_cached_bytes_are_the_sum_over_all_copies(index: Index, steps: list[tuple[str, int, int, EntryState]]) -> None:
     entries = index.entries
     for inode in range(1, 5):
-        entries.discard(inode)
+        entries.discard(FileId(inode))
     assert entries.cached_bytes == 0
     for kind, inode, size_bytes, state in steps:
         if kind == "put":
-            entries.put(inode, entry(size_bytes, state))
+            entries.put(FileId(inode), entry(size_bytes, state))
         elif kind == "discard":
-            entries.discard(inode)
+            entries.discard(FileId(inode))
         elif kind == "used":
-            entries.used(inode, size_bytes)
+            entries.used(FileId(inode), size_bytes)
         elif kind == "flush":
             entries.flush_uses()
         copies = [found for _, found in entries.scan() if found.state is not EntryState.LOCAL]
@@ -189,7 +190,7 @@ def test_cached_bytes_are_the_sum_over_all_copies(index: Index, steps: list[tupl
 def test_cached_bytes_are_counted_anew_at_each_start(path: Path) -> None:
     index = Index.open(path, "store")
     for inode, state in enumerate(EntryState, 1):
-        index.entries.put(inode, entry(10**inode, state))
+        index.entries.put(FileId(inode), entry(10**inode, state))
     expected = index.entries.cached_bytes
     assert expected == 10 + 100 + 1000 + 100_000
     index.close()
@@ -219,20 +220,20 @@ def test_what_was_open_or_under_way_at_the_end_of_a_run_is_known_in_the_next(
     path: Path, left: Entry, found: Entry, was_open: bool
 ) -> None:
     with closing(Index.open(path, "store", b"boot")) as index:
-        index.entries.put(7, left)
+        index.entries.put(FileId(7), left)
     with closing(Index.open(path, "store", b"boot")) as index:
-        assert index.entries.get(7) == found
+        assert index.entries.get(FileId(7)) == found
         assert index.entries.were_open == ([7] if was_open else [])
 
 
 def test_directories_are_held_by_inode_number(marks: NameMarks) -> None:
-    marks.hold(5)
-    marks.hold(5)
-    assert marks.is_held(5)
-    assert not marks.is_held(6)
-    marks.let_go(5)
-    marks.let_go(6)
-    assert not marks.is_held(5)
+    marks.hold(FileId(5))
+    marks.hold(FileId(5))
+    assert marks.is_held(FileId(5))
+    assert not marks.is_held(FileId(6))
+    marks.let_go(FileId(5))
+    marks.let_go(FileId(6))
+    assert not marks.is_held(FileId(5))
 
 
 def test_whiteouts_hide_exactly_one_path(marks: NameMarks) -> None:

@@ -16,6 +16,7 @@ from holdfast.errors import IndexFullError, StoreUnsuitableError
 from holdfast.index import Entry, EntryState, Index, read_check
 from holdfast.index import environment as environment_module
 from holdfast.index.transactions import RESERVE_BYTES
+from holdfast.system.file_id import FileId
 
 ENTRY = Entry(EntryState.DIRTY, 5, 6, 7)
 BOOT = b"this boot"
@@ -31,7 +32,7 @@ def begin(path: Path, entries: int = 1) -> Index:
     """Make an index with something in it, and leave it open."""
     index = Index.open(path, "store", BOOT)
     for inode in range(1, entries + 1):
-        index.entries.put(inode, ENTRY)
+        index.entries.put(FileId(inode), ENTRY)
     return index
 
 
@@ -71,7 +72,7 @@ def test_an_orderly_end_is_trusted_after_any_boot(path: Path) -> None:
     begin(path).close()
     index = Index.open(path, "store", b"next boot")
     assert (index.run, index.renewed) == (2, None)
-    assert index.entries.get(1) == ENTRY
+    assert index.entries.get(FileId(1)) == ENTRY
     index.close()
 
 
@@ -104,7 +105,7 @@ def test_an_index_of_another_store(path: Path) -> None:
     begin(path).close()
     index = Index.open(path, "another", BOOT)
     assert index.renewed == "of another store"
-    assert index.entries.get(1) is None
+    assert index.entries.get(FileId(1)) is None
     index.close()
     assert kept_entries(path) == 1
 
@@ -165,7 +166,7 @@ def test_a_damaged_file_is_kept_aside_and_the_index_begun_anew(path: Path, damag
     assert index.renewed is not None
     assert index.renewed.startswith("damaged: ")
     assert index.entries.count() == 0
-    index.entries.put(1, ENTRY)
+    index.entries.put(FileId(1), ENTRY)
     index.close()
     assert (path / "data.mdb.old").read_bytes()[: len(damaged)] == damaged
     assert reopen(path).renewed is None
@@ -202,8 +203,8 @@ def test_an_intact_index_is_readable(path: Path) -> None:
 def test_the_last_index_that_was_moved_aside_is_the_one_that_is_kept(path: Path) -> None:
     begin(path, entries=1).close()
     index = Index.open(path, "second", BOOT)
-    index.entries.put(1, ENTRY)
-    index.entries.put(2, ENTRY)
+    index.entries.put(FileId(1), ENTRY)
+    index.entries.put(FileId(2), ENTRY)
     index.close()
     reopen(path, "third")
     assert kept_entries(path) == 2
@@ -224,7 +225,7 @@ def test_an_index_that_can_not_be_opened_is_not_thrown_away(path: Path, monkeypa
             Index.open(path, "store", BOOT)
     index = Index.open(path, "store", BOOT)
     assert index.renewed is None
-    assert index.entries.get(1) == ENTRY
+    assert index.entries.get(FileId(1)) == ENTRY
     index.close()
 
 
@@ -256,7 +257,7 @@ def test_room_is_kept_ahead_for_changes_on_a_full_disk(path: Path) -> None:
     inode = 0
     while spare_bytes() >= RESERVE_BYTES // 2:
         inode += 1
-        index.entries.put(inode, Entry(EntryState.LOCAL, 1, 1, 1, path=bytes(400)))
+        index.entries.put(FileId(inode), Entry(EntryState.LOCAL, 1, 1, 1, path=bytes(400)))
     index.keep_reserve()
     assert spare_bytes() >= RESERVE_BYTES // 2
     index.close()
@@ -271,16 +272,16 @@ def test_without_room_what_a_reader_notes_is_left_out(path: Path, monkeypatch: p
     wanted = Entry(EntryState.LOCAL, 1, 1, 1, path=bytes(400))
     last = fill(index, wanted)
     with pytest.raises(IndexFullError, match="the disk of the store is full"):
-        index.entries.put(last, wanted)
-    index.entries.put_if_room(last, wanted)
-    assert index.entries.get(last) is None
+        index.entries.put(FileId(last), wanted)
+    index.entries.put_if_room(FileId(last), wanted)
+    assert index.entries.get(FileId(last)) is None
     for inode in range(1, last):
-        index.entries.used(inode, 7)
+        index.entries.used(FileId(inode), 7)
     index.entries.flush_uses()
-    assert index.entries.get(1) == wanted
+    assert index.entries.get(FileId(1)) == wanted
     index._environment.set_mapsize(2**20)
     index.entries.flush_uses()
-    used = index.entries.get(1)
+    used = index.entries.get(FileId(1))
     assert used is not None
     assert used.used_ns == 7
     index.close()
@@ -290,7 +291,7 @@ def fill(index: Index, entry: Entry) -> int:
     """Put entries until there is no room; return the inode of the one that did not fit."""
     for inode in itertools.count(1):
         try:
-            index.entries.put(inode, entry)
+            index.entries.put(FileId(inode), entry)
         except IndexFullError:
             return inode
     raise AssertionError

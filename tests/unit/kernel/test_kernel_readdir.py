@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from holdfast.fs.fuse import wire_format
 from holdfast.kernel.native_module import NATIVE_MODULE
+from holdfast.system.file_id import FileId
 from tests.support.disks.mounts import mounted
 
 _KIND = slice(20, 24)
@@ -32,7 +33,9 @@ def opened(directory: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def entries(fd: int, size: int, others: dict[int, int] | None = None, position: int = 0) -> Iterator[tuple[bytes, int, int]]:
+def entries(
+    fd: int, size: int, others: dict[FileId, int] | None = None, position: int = 0
+) -> Iterator[tuple[bytes, int, int]]:
     """Yield name, inode number and position of all entries, read in replies of at most ``size`` bytes."""
     assert NATIVE_MODULE.entries(fd, position, size, {}) is not None
     while body := NATIVE_MODULE.entries(fd, position, size, others or {}):
@@ -76,7 +79,7 @@ def test_a_reading_that_began_at_the_end_begins_anew_at_the_start(workspace: Pat
 def test_numbers_are_told_as_asked(workspace: Path) -> None:
     (workspace / "other").touch()
     (workspace / "same").touch()
-    numbers = {name: (workspace / name).stat().st_ino for name in ("other", "same", "..")}
+    numbers = {name: FileId((workspace / name).stat().st_ino) for name in ("other", "same", "..")}
     with opened(workspace) as fd:
         told = {name: inode for name, inode, _ in entries(fd, _PAGE, {numbers["other"]: 2**64 - 1, numbers[".."]: 1})}
     assert (told[b"other"], told[b"same"], told[b".."]) == (2**64 - 1, numbers["same"], 1)
@@ -100,7 +103,7 @@ def test_a_file_system_whose_offsets_may_not_last_is_not_read(workspace: Path) -
 def test_a_number_that_is_none_is_an_error(workspace: Path) -> None:
     (workspace / "file").touch()
     with opened(workspace) as fd, pytest.raises(OverflowError):
-        NATIVE_MODULE.entries(fd, 0, _PAGE, {(workspace / "file").stat().st_ino: 2**64})
+        NATIVE_MODULE.entries(fd, 0, _PAGE, {FileId((workspace / "file").stat().st_ino): 2**64})
 
 
 @pytest.mark.parametrize("position", [2**63, 2**64 - 1])

@@ -23,6 +23,7 @@ from holdfast.session import (
     SessionRecords,
     version_mark,
 )
+from holdfast.system.file_id import NO_FILE, FileId
 from tests.support.disks.mounts import mounted
 from tests.support.users.privileges import needs_root
 
@@ -231,7 +232,7 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
 
 def test_records_are_found_again(tmp_path: Path) -> None:
     records = SessionRecords(tmp_path / "records")
-    kept, dropped = NodeRecord(0, True, 1, b"name"), NodeRecord(12, False, 0, b"")
+    kept, dropped = NodeRecord(NO_FILE, True, 1, b"name"), NodeRecord(FileId(12), False, 0, b"")
     records.keep(2**63, kept)
     records.keep(11, dropped)
     records.drop(11)
@@ -261,7 +262,7 @@ def test_the_oldest_notes_go_when_there_are_more_than_requests(tmp_path: Path) -
 def test_records_that_find_no_room_are_told_apart_from_faults(tmp_path: Path) -> None:
     with mounted("tmpfs", tmp_path / "small", "-o", "size=256k") as small:
         records = SessionRecords(small / "records")
-        kept = NodeRecord(0, False, 1, b"x" * 255)
+        kept = NodeRecord(NO_FILE, False, 1, b"x" * 255)
 
         def keep_many() -> None:
             for node_id in range(10_000):

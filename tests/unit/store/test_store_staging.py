@@ -14,6 +14,7 @@ import pytest
 
 from holdfast.errors import FileBusyError
 from holdfast.store import Freeing, Orphanage, OutsideCalls, Quarantine, Staging, Trash
+from holdfast.system.file_id import FileId
 from tests.support.processes.descriptors import open_below
 from tests.support.users.privileges import as_nobody, needs_root
 
@@ -140,11 +141,11 @@ def test_an_orphan_lives_until_it_is_released(orphanage: Orphanage, tree: Path, 
     file = tree / "name"
     file.write_text("still open")
     inode = file.stat().st_ino
-    orphanage.take(tree_fd, b"name", inode)
+    orphanage.take(tree_fd, b"name", FileId(inode))
     assert os.listdir(tree) == []
     assert (tmp_path / "orphans" / str(inode)).read_text() == "still open"
-    orphanage.release(inode)
-    orphanage.release(inode)
+    orphanage.release(FileId(inode))
+    orphanage.release(FileId(inode))
     assert orphanage.clear() == 0
 
 
@@ -153,7 +154,7 @@ def test_a_sheltered_file_survives_a_rename_over_its_name(orphanage: Orphanage, 
     old.write_text("old")
     new.write_text("new")
     inode = old.stat().st_ino
-    orphanage.shelter(tree_fd, b"old", inode)
+    orphanage.shelter(tree_fd, b"old", FileId(inode))
     new.rename(old)
     assert old.read_text() == "new"
     assert (orphanage.clear(), os.listdir(tree)) == (1, ["old"])
@@ -162,15 +163,15 @@ def test_a_sheltered_file_survives_a_rename_over_its_name(orphanage: Orphanage, 
 def test_a_file_can_be_sheltered_again(orphanage: Orphanage, tree: Path, tree_fd: int) -> None:
     (tree / "name").touch()
     inode = (tree / "name").stat().st_ino
-    orphanage.shelter(tree_fd, b"name", inode)
-    orphanage.shelter(tree_fd, b"name", inode)
+    orphanage.shelter(tree_fd, b"name", FileId(inode))
+    orphanage.shelter(tree_fd, b"name", FileId(inode))
     assert (tree / "name").stat().st_nlink == 2
 
 
 def test_a_symbolic_link_is_sheltered_itself(orphanage: Orphanage, tree: Path, tree_fd: int, tmp_path: Path) -> None:
     (tree / "link").symlink_to("nowhere")
     inode = (tree / "link").lstat().st_ino
-    orphanage.shelter(tree_fd, b"link", inode)
+    orphanage.shelter(tree_fd, b"link", FileId(inode))
     assert os.readlink(tmp_path / "orphans" / str(inode)) == "nowhere"
 
 

@@ -9,6 +9,7 @@ from holdfast.errors import StaleNodeError
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.system.file_id import file_stat
 
 _CAN_NOT_WRITE = (errno.EPERM, errno.EACCES, errno.ETXTBSY, errno.EROFS)
 
@@ -27,7 +28,7 @@ def open_local(directories: Directories, node: Node, *, writable: bool) -> OpenF
             raise
         fd = os.open(node.name, flags | os.O_RDONLY, dir_fd=directory_fd)
         can_write = False
-    stat = os.fstat(fd)
+    stat = file_stat(fd)
     if stat.st_ino != node.backing:
         os.close(fd)
         raise StaleNodeError("another file has this name now")

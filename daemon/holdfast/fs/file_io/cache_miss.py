@@ -25,6 +25,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.system.file_id import file_stat
 from holdfast.system.waits import before_waiting
 from holdfast.telemetry import OBSERVED, Counters, waiting_for
 from holdfast.transfer import Fetcher, KnownObject, PartialFetch
@@ -135,7 +136,7 @@ class CacheMiss:
 
 
 def _open_arrival(node: Node, arrival: PartialFetch) -> None:
-    opened = OpenFile(node, os.dup(arrival.fd), os.fstat(arrival.fd), writable=True)
+    opened = OpenFile(node, os.dup(arrival.fd), file_stat(arrival.fd), writable=True)
     if not arrival.finished:
         opened.arrives_by(arrival)
     node.opened = opened

@@ -27,6 +27,7 @@ from holdfast.fs.writeback.publisher import Publisher, Sent
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index import Entry, Index
 from holdfast.store import holds_for, is_unsent, unmark_unsent, unsent_mark, was_not_accepted
+from holdfast.system.file_id import file_stat
 from holdfast.transfer import CachedCopies
 
 
@@ -129,7 +130,7 @@ class Committer:
             raise
         if not is_unsent(opened.fd):
             return  # it was queued, and these bytes have been sent meanwhile
-        stat = os.fstat(opened.fd)
+        stat = file_stat(opened.fd)
         for name in names:
             path = self._directories.path(name.directory, name.name)
             self._updates.mark_dirty(stat, path)
@@ -137,7 +138,7 @@ class Committer:
 
     async def _send_all(self, opened: OpenFile, names: list[Name]) -> None:
         self._writes.before_send(opened)
-        entry = self._updates.begin_upload(os.fstat(opened.fd), path_of(opened.node))
+        entry = self._updates.begin_upload(file_stat(opened.fd), path_of(opened.node))
         mark = unsent_mark(opened.fd)
         sents = []
         lost: WriteOnceError | None = None
@@ -158,7 +159,7 @@ class Committer:
         if sents:
             others_unsent = not self._unmark(opened, mark)
             previous = self._index.entries.get(opened.inode)
-            self._publisher.record(sents, os.fstat(opened.fd), previous, others_unsent=others_unsent)
+            self._publisher.record(sents, file_stat(opened.fd), previous, others_unsent=others_unsent)
         if lost is not None:
             raise lost
 
@@ -189,7 +190,7 @@ class Committer:
     def _lose(self, opened: OpenFile, name: Name) -> None:
         """Remove this file from a name for which another writer was first. It keeps its other names."""
         path = self._directories.path(name.directory, name.name)  # which may have been renamed meanwhile
-        stat = os.fstat(opened.fd)
+        stat = file_stat(opened.fd)
         if stat.st_nlink == 1:
             opened.lose()
             self._copies.quarantine(path, stat.st_ino, {"why": "another writer created this write-once name first"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat as stat_module
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.integrity.verifier import Verifier
+from holdfast.system.file_id import FileStat, file_stat
 from holdfast.system.waits import before_waiting
 from holdfast.zones import ZonePath
 
@@ -26,7 +26,7 @@ class DigestCheck:
 
     def is_checked(self, node: Node, opened: OpenFile) -> bool:
         """Say whether a file that has a digest may be served without reading its bytes."""
-        return self._is_checked(node, os.fstat(opened.fd))
+        return self._is_checked(node, file_stat(opened.fd))
 
     def is_closed_file_checked(self, node: Node) -> bool:
         """Say whether a node that is not open may be served without reading it: without a digest, or with a checked one.
@@ -40,7 +40,7 @@ class DigestCheck:
             return False
         return not stat_module.S_ISREG(stat.st_mode) or self._is_checked(node, stat)
 
-    def _is_checked(self, node: Node, stat: os.stat_result) -> bool:
+    def _is_checked(self, node: Node, stat: FileStat) -> bool:
         path = path_of(node)
         return path is None or self._verifier.is_checked(path, stat)
 

@@ -26,6 +26,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile, without_privileges
 from holdfast.fs.remote_view.object_times import ObjectTimes
 from holdfast.store import QUICKLY_FREED_BYTES, Freeing, Orphanage
+from holdfast.system.file_id import file_stat
 
 
 @dataclass(eq=False)
@@ -73,7 +74,7 @@ class OpenFiles:
         if node.opened is None:
             return None
         node.opened.check_reachable()
-        stat = os.fstat(node.opened.fd)
+        stat = file_stat(node.opened.fd)
         arrival = node.opened.arrival
         if arrival is not None and not arrival.finished and not arrival.failed:
             return None
@@ -91,7 +92,7 @@ class OpenFiles:
         if opened.unsent:
             return
         opened.changed()
-        self._updates.note_change(opened.node, os.fstat(opened.fd))
+        self._updates.note_change(opened.node, file_stat(opened.fd))
 
     async def truncate(self, opened: OpenFile, size_bytes: int, *, drop_privileges: bool = True) -> None:
         """ftruncate(2) of a file that is complete. Raises ``FileBusyError``."""

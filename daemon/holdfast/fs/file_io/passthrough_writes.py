@@ -8,7 +8,6 @@ again until the page is clean. So a file that was written through a mapping and 
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 import trio
@@ -20,6 +19,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.index import Entries, EntryState
 from holdfast.store import Stamps, Tree, stamp_of
+from holdfast.system.file_id import FileStat, file_stat
 from holdfast.transfer import HashingThreads
 
 _QUICK_BYTES = 64 * 1024
@@ -68,7 +68,7 @@ class PassthroughWrites:
         """Mark the file changed if it differs from what was last sent, or from its first state."""
         if opened.stamp is None or opened.unsent:
             return
-        stat = os.fstat(opened.fd)
+        stat = file_stat(opened.fd)
         if stamp_of(stat) != opened.stamp:
             self._changed(opened, stat)
 
@@ -79,7 +79,7 @@ class PassthroughWrites:
         """
         if not self._may_hide_a_write(opened) or not opened.has_one_user:
             return True
-        if os.fstat(opened.fd).st_size > _QUICK_BYTES:
+        if file_stat(opened.fd).st_size > _QUICK_BYTES:
             return False
         self._compare_now(opened)
         return True
@@ -145,9 +145,9 @@ class PassthroughWrites:
 
     def _compare(self, opened: OpenFile, sent: bytes, found: bytes) -> None:
         if sent and found and sent == self._sent_digest(opened) != found:
-            self._changed(opened, os.fstat(opened.fd))
+            self._changed(opened, file_stat(opened.fd))
 
-    def _changed(self, opened: OpenFile, stat: os.stat_result) -> None:
+    def _changed(self, opened: OpenFile, stat: FileStat) -> None:
         opened.changed()
         self._updates.note_change(opened.node, stat)
 

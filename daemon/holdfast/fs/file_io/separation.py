@@ -28,6 +28,7 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.index import EntryState, Index
 from holdfast.store import Tree
+from holdfast.system.file_id import FileId, FileStat, listed_id
 from holdfast.system.waits import before_waiting
 from holdfast.transfer import CachedCopies
 
@@ -126,12 +127,12 @@ class Separation:
             del self._recent[old]
         self._recent[node.id] = _Recent(now + _LOOKING_SECONDS, now + _ANY_LOOKING_SECONDS, {thread})
 
-    def _stat(self, node: Node) -> os.stat_result | None:
+    def _stat(self, node: Node) -> FileStat | None:
         if node.backing == 0 or node.parent is None:
             return None
         return self._directories.stat(node.parent, node.name)
 
-    async def _has_both(self, node: Node, stat: os.stat_result) -> bool:
+    async def _has_both(self, node: Node, stat: FileStat) -> bool:
         """Say whether the file has names of objects, and names outside of their stores.
 
         Not all names need be known of a node. Temporary ones beside an object's are its writer's.
@@ -142,7 +143,7 @@ class Separation:
         directories = {path.rpartition(b"/")[0] for path in objects}
         return await trio.to_thread.run_sync(self._count_names, directories, stat.st_ino) < stat.st_nlink
 
-    def _count_names(self, directories: set[bytes], inode: int) -> int:
+    def _count_names(self, directories: set[bytes], inode: FileId) -> int:
         """Return how many names the file has in these directories of the tree, which may be as large as users like."""
         count = 0
         for directory in directories:
@@ -152,12 +153,12 @@ class Separation:
                 continue
             try:
                 with os.scandir(b"/proc/self/fd/%d" % fd) as entries:
-                    count += sum(entry.inode() == inode for entry in entries)
+                    count += sum(listed_id(entry) == inode for entry in entries)
             finally:
                 os.close(fd)
         return count
 
-    def _object_names(self, node: Node, stat: os.stat_result) -> set[bytes]:
+    def _object_names(self, node: Node, stat: FileStat) -> set[bytes]:
         """Return the paths in the tree under which the file is, or will become, an object."""
         found = {name.path for name in self._policy.sent_names(node.names())}
         entry = self._index.entries.get(stat.st_ino)
@@ -175,14 +176,14 @@ class Separation:
         name = self._policy.of_path(path)
         return name is not None and name.sends
 
-    def _is_stored(self, node: Node, stat: os.stat_result) -> bool:
+    def _is_stored(self, node: Node, stat: FileStat) -> bool:
         """Say whether the store has these bytes under each of the names."""
         entry = self._index.entries.get(stat.st_ino)
         if entry is None or entry.state is not EntryState.CLEAN:
             return False
         return self._object_names(node, stat) <= {name.path for name in entry.names}
 
-    def _drop_copies(self, node: Node, stat: os.stat_result) -> list[tuple[int, bytes]]:
+    def _drop_copies(self, node: Node, stat: FileStat) -> list[tuple[int, bytes]]:
         """Drop the names of the objects; return them as the kernel knows them, which may know more than the node does."""
         dropped = []
         paths = self._object_names(node, stat)

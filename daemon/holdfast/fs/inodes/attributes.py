@@ -1,13 +1,13 @@
-"""Attributes of entries without a backing file, in the shape of ``os.stat_result``."""
+"""Attributes of entries without a backing file, in the shape of ``FileStat``."""
 
 from __future__ import annotations
 
-import os
 import stat as stat_module
 from typing import Protocol
 
 from holdfast.fs.inodes.node import Node
 from holdfast.store import stamp_of
+from holdfast.system.file_id import FileStat
 from holdfast.transfer import KnownObject, Ownership
 
 _BLOCK_BYTES = 512
@@ -16,7 +16,7 @@ _STORE_DIRECTORY_BYTES = 4096  # and in kernel/native/native_replies.c
 
 
 class Stat(Protocol):
-    """The fields that ``os.stat_result`` and ``RemoteStat`` share."""
+    """The fields that ``FileStat`` and ``RemoteStat`` share."""
 
     @property
     def st_ino(self) -> int: ...
@@ -90,7 +90,7 @@ def of_directory(node: Node, ownership: Ownership, above: Stat, time_ns: int) ->
     return stat
 
 
-def of_store_directory(stat: os.stat_result) -> RemoteStat:
+def of_store_directory(stat: FileStat) -> RemoteStat:
     """Return the attributes to show of a store's directory that has a backing directory, with the attributes ``stat``.
 
     Size and ctime of the backing directory change whenever a copy comes or goes. So the size shown is constant, and the
@@ -102,7 +102,7 @@ def of_store_directory(stat: os.stat_result) -> RemoteStat:
     return shown
 
 
-def of_file(node: Node, stat: os.stat_result) -> Stat:
+def of_file(node: Node, stat: FileStat) -> Stat:
     """Return the attributes to show of a file with ``stat``, with the store's time if only the open file has that yet."""
     opened = node.opened
     if opened is None or not opened.mtime_shown_ns or (opened.stamp is not None and stamp_of(stat) != opened.stamp):
@@ -119,7 +119,7 @@ class NamelessStat:
 
     st_nlink = 0
 
-    def __init__(self, stat: os.stat_result) -> None:
+    def __init__(self, stat: FileStat) -> None:
         self._stat = stat
 
     def __getattr__(self, name: str) -> int:

@@ -25,6 +25,7 @@ from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.fs.inodes.quotas import Quotas
 from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.store import ImpliedTimes, Tree, advance_mtime
+from holdfast.system.file_id import FileId, FileStat, file_stat
 from holdfast.transfer import Ownership
 from holdfast.zones import ZoneMap, ZonePath
 
@@ -213,16 +214,16 @@ class Directories:
             for parent in node.names_by_directory():
                 self._quotas.check(self.place(parent).zone)
 
-    def stat(self, directory: Node, name: bytes) -> os.stat_result | None:
+    def stat(self, directory: Node, name: bytes) -> FileStat | None:
         """Return the lstat of an entry in the tree; None if it does not exist."""
         if directory.backing == 0:
             return None
         try:
-            return os.stat(name, dir_fd=self.descriptor(directory), follow_symlinks=False)
+            return file_stat(name, dir_fd=self.descriptor(directory), follow_symlinks=False)
         except FileNotFoundError:
             return None
 
-    def shown(self, directory: Node, stat: os.stat_result) -> Stat:
+    def shown(self, directory: Node, stat: FileStat) -> Stat:
         """Return the attributes that users see of a directory whose backing directory has the attributes ``stat``."""
         return of_store_directory(stat) if self.place(directory).zone.is_store else stat
 
@@ -230,12 +231,12 @@ class Directories:
         """Note that names in a store's directory have changed here without a change of the backing directory."""
         advance_mtime(self.writable_descriptor(directory))
 
-    def nearest_stat(self, directory: Node) -> os.stat_result:
+    def nearest_stat(self, directory: Node) -> FileStat:
         """Return the attributes of the directory, or of its nearest ancestor that has a backing directory."""
         while directory.backing == 0:
             assert directory.parent is not None
             directory = directory.parent
-        return os.stat(self.descriptor(directory))
+        return file_stat(self.descriptor(directory))
 
     async def sync(self, directory: Node) -> None:
         """Fsync a directory of the tree."""
@@ -251,12 +252,12 @@ class Directories:
         """Invalidate all cached paths, because a directory was renamed."""
         self._epoch += 1
 
-    def begin_removal(self, inode: int) -> None:
+    def begin_removal(self, inode: FileId) -> None:
         """Note that a request is about to remove the directory ``inode`` from the tree; call ``removed`` when it is gone."""
         self._unlinks.begin(inode, is_last=True)
         self._nodes.recall(inode)
 
-    def removed(self, parent: Node, name: bytes, inode: int) -> None:
+    def removed(self, parent: Node, name: bytes, inode: FileId) -> None:
         """Update the nodes after the directory ``inode``, which had this name, was removed from the tree."""
         node = self._nodes.of_backing(inode)
         if node is None:
@@ -295,7 +296,7 @@ class Directories:
             path = path_of(directory)
             assert directory.parent is not None
             assert path is not None
-            stat = os.stat(directory.name, dir_fd=self.descriptor(directory.parent), follow_symlinks=False)
+            stat = file_stat(directory.name, dir_fd=self.descriptor(directory.parent), follow_symlinks=False)
             self._nodes.bind(directory, path, stat.st_ino)
 
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from holdfast.fs.inodes.invalidation import Invalidation
 from holdfast.store import StoreDirectory, advance_mtime
+from holdfast.system.file_id import file_stat
 from holdfast.transfer import Remote
 
 
@@ -54,6 +55,6 @@ class DirectoryChanges:
             self._invalidation.directories_placed(path)
         try:
             advance_mtime(fd)
-            self._invalidation.directory_changed(os.fstat(fd).st_ino)
+            self._invalidation.directory_changed(file_stat(fd).st_ino)
         finally:
             os.close(fd)

@@ -39,6 +39,7 @@ from holdfast.store import (
     own_directory,
     rename_with_flags,
 )
+from holdfast.system.file_id import FileId, file_stat
 from holdfast.system.waits import before_waiting
 
 _log = logging.getLogger("holdfast.fs")
@@ -64,7 +65,7 @@ class _LateCall(NamedTuple):
     uid: int
     answer: Answer
     delays_all: bool
-    names: Sequence[tuple[int, bytes]]
+    names: Sequence[tuple[FileId, bytes]]
     then: Callable[[], None] | None
 
 
@@ -85,19 +86,19 @@ class HotFiles:
         self._quarantine = store.quarantine
         self._nodes = nodes
         self._descriptors = descriptors
-        self._late: dict[int, list[_LateCall]] = {}
+        self._late: dict[FileId, list[_LateCall]] = {}
         """The calls that have not ended in time, by inode number."""
-        self._running: set[int] = set()
+        self._running: set[FileId] = set()
         """The inode numbers of files that are changed for longer by the other process, for any user."""
 
-    def of(self, inode: int) -> OpenFile | None:
+    def of(self, inode: FileId) -> OpenFile | None:
         """Return the open file ``inode`` if it is hot. Raises ``FileBusyError`` for a closed one on which a call is late."""
         node = self._nodes.of_backing(inode)
         if node is None and not self._late:  # nearly always
             return None
         return self.of_node(node, inode)
 
-    def of_node(self, node: Node | None, inode: int) -> OpenFile | None:
+    def of_node(self, node: Node | None, inode: FileId) -> OpenFile | None:
         """Return and raise what ``of`` does for ``inode``, the file of ``node``."""
         opened = node.opened if node is not None else None
         if opened is not None and self.is_hot(opened):
@@ -110,14 +111,14 @@ class HotFiles:
         """Say whether another may hold the lock of the file's inode."""
         return opened.is_hot or (bool(self._running or self._late) and self._is_in_use(opened.inode))
 
-    def inodes(self) -> set[int]:
+    def inodes(self) -> set[FileId]:
         """Return the inode numbers of all hot files. It looks at every node."""
         opened = (node.opened for node in self._nodes.all() if node.opened is not None)
         return {each.inode for each in opened if self.is_hot(each)}
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 
-    async def settle(self, inode: int) -> None:
+    async def settle(self, inode: FileId) -> None:
         """Return when the lock of the file was free a moment ago, at once if it is not hot. Raises ``FileBusyError``."""
         opened = self.of(inode)
         if opened is not None:
@@ -234,7 +235,7 @@ class HotFiles:
         self.call_now(opened, "link", [source_fd, target_fd], old, new, holds=[(target_fd, new)], then=then)
 
     def rename_out(
-        self, inode: int, source_fd: int, old: bytes, target_fd: int, new: bytes, then: Callable[[], None]
+        self, inode: FileId, source_fd: int, old: bytes, target_fd: int, new: bytes, then: Callable[[], None]
     ) -> None:
         """Move a file, hot or not, out of the tree to a directory of the store's own, under a name that is free there."""
         opened = self.of(inode)
@@ -278,7 +279,7 @@ class HotFiles:
             self.call_now(opened, "removexattr", [fd], os.fsencode(name))
 
     def _behind(self, fd: int) -> OpenFile | None:
-        return self.of(os.fstat(fd).st_ino)
+        return self.of(file_stat(fd).st_ino)
 
     # --- what is late ------------------------------------------------------------------------------------------------
 
@@ -287,7 +288,7 @@ class HotFiles:
         if self._late and self._is_late(opened.inode):
             raise FileBusyError(_STILL_HELD)
 
-    def _is_late(self, inode: int) -> bool:
+    def _is_late(self, inode: FileId) -> bool:
         self._forget_ended()
         return inode in self._late
 
@@ -299,7 +300,7 @@ class HotFiles:
         late = (each for calls in self._late.values() for each in calls)
         return sum(uid == each.uid != 0 and each.delays_all >= delays_all for each in late)
 
-    def _is_in_use(self, inode: int) -> bool:
+    def _is_in_use(self, inode: FileId) -> bool:
         return inode in self._running or self._is_late(inode)
 
     def _became_late(
@@ -308,7 +309,7 @@ class HotFiles:
         answer: Answer,
         *,
         delays_all: bool,
-        names: Sequence[tuple[int, bytes]] = (),
+        names: Sequence[tuple[FileId, bytes]] = (),
         then: Callable[[], None] | None = None,
     ) -> None:
         self._late.setdefault(opened.inode, []).append(_LateCall(_user_of(opened), answer, delays_all, names, then))
@@ -325,7 +326,7 @@ class HotFiles:
         """Return how to write down a directory. Raises ``OSError`` if its path is too long for that."""
         root, path = (os.readlink(b"/proc/self/fd/%d" % fd) for fd in (self._tree.root_fd, directory_fd))
         is_in_tree = path == root or path.startswith(root + b"/")
-        return HeldDirectory(os.stat(directory_fd).st_ino, path[len(root) + 1 :] if is_in_tree else None)
+        return HeldDirectory(file_stat(directory_fd).st_ino, path[len(root) + 1 :] if is_in_tree else None)
 
     def _hold(self, directory: HeldDirectory, answer: Answer) -> None:
         """Let nobody into a directory whose lock the call may have."""
@@ -365,7 +366,7 @@ class HotFiles:
             if directory is not None:
                 self._invalidate(directory.id, name)
 
-    def _end_shelter(self, inode: int) -> None:
+    def _end_shelter(self, inode: FileId) -> None:
         """Let go of what keeps the file for the next daemon, unless it is open without a name."""
         node = self._nodes.of_backing(inode)
         if node is None or node.opened is None or node.is_named:

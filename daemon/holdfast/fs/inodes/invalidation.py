@@ -15,6 +15,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.store import Orphanage, Tree
+from holdfast.system.file_id import FileId, FileStat
 
 
 class KernelNotifications(Protocol):
@@ -99,12 +100,12 @@ class Invalidation:
         self._content_changed(opened.node.id)
         return True
 
-    def is_open(self, inode: int) -> bool:
+    def is_open(self, inode: FileId) -> bool:
         """Say whether the file ``inode`` is open."""
         node = self._nodes.of_backing(inode)
         return node is not None and node.opened is not None
 
-    def remove_open(self, directory_fd: int, name: bytes, inode: int, *, is_last: bool, then: Callable[[], None]) -> None:
+    def remove_open(self, directory_fd: int, name: bytes, inode: FileId, *, is_last: bool, then: Callable[[], None]) -> None:
         """Remove a name of an open file; if it is the last, the file becomes an orphan. Raises ``FileBusyError``.
 
         ``then`` is called if the name is removed after that.
@@ -118,12 +119,12 @@ class Invalidation:
             os.unlink(name, dir_fd=directory_fd)
 
     def rename_out(
-        self, inode: int, source_fd: int, old: bytes, target_fd: int, new: bytes, then: Callable[[], None]
+        self, inode: FileId, source_fd: int, old: bytes, target_fd: int, new: bytes, then: Callable[[], None]
     ) -> None:
         """Move a file, open or not, out of the tree, to a new name. Raises ``FileBusyError``; ``then`` as above."""
         self._hot.rename_out(inode, source_fd, old, target_fd, new, then)
 
-    def file_placed(self, path: bytes, stat: os.stat_result) -> None:
+    def file_placed(self, path: bytes, stat: FileStat) -> None:
         """Note that the object at ``path`` got a backing file, and that its parent directories exist too."""
         node = self._nodes.of_path(path)
         if node is None:
@@ -140,11 +141,11 @@ class Invalidation:
                 self._nodes.bind(node, path, self._tree.stat(path).st_ino)
             path = path.rpartition(b"/")[0]
 
-    def directory_changed(self, inode: int) -> None:
+    def directory_changed(self, inode: FileId) -> None:
         """Note that the times of the directory ``inode`` have changed."""
         self.attributes_changed(self._nodes.id_of(inode))
 
-    def file_left(self, path: bytes, inode: int, *, same_object: bool) -> None:
+    def file_left(self, path: bytes, inode: FileId, *, same_object: bool) -> None:
         """Note that a name lost its backing file, or that a directory was removed that nothing implies any more."""
         nodes = self._nodes
         node = nodes.of_backing(inode)
@@ -165,7 +166,7 @@ class Invalidation:
             if keeps_name:
                 nodes.to_path(node, path)
 
-    def directory_emptied(self, path: bytes, inode: int) -> None:
+    def directory_emptied(self, path: bytes, inode: FileId) -> None:
         """Note that a directory now exists only in the store. The kernel keeps its name: it is the same directory."""
         node = self._nodes.of_backing(inode)
         if node is not None:
@@ -173,7 +174,7 @@ class Invalidation:
             self._nodes.unbind(node)
             self._nodes.to_path(node, path)
 
-    def directory_removed(self, path: bytes, inode: int) -> None:
+    def directory_removed(self, path: bytes, inode: FileId) -> None:
         """Note that a directory was removed with everything in it. Call ``forget_removed`` before the next await."""
         self.file_left(path, inode, same_object=False)
         self._directories.renamed()
@@ -185,7 +186,7 @@ class Invalidation:
         """
         return [node for node in self._drop_dead_names() if node.is_named]
 
-    def file_corrupt(self, inode: int) -> None:
+    def file_corrupt(self, inode: FileId) -> None:
         """Refuse all further reads of the file ``inode``, also of pages that the kernel has cached."""
         node = self._nodes.of_backing(inode)
         if node is not None and node.opened is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.system.file_id import FileId
 from holdfast.zones import ZonePath
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ MOST_LEVELS = 4096
 
 
 class Node:
-    """One file or directory. ``backing`` is the inode number of its file in the tree, or 0 without one."""
+    """One file or directory. ``backing`` is its file in the tree, or ``NO_FILE``."""
 
     __slots__ = (
         "_by_directory",
@@ -33,7 +34,7 @@ class Node:
         "zone",
     )
 
-    def __init__(self, node_id: int, parent: Node | None, name: bytes, backing: int, is_directory: bool) -> None:
+    def __init__(self, node_id: int, parent: Node | None, name: bytes, backing: FileId, is_directory: bool) -> None:
         self.id = node_id
         self.children = 0
         self.parent = parent

@@ -22,8 +22,9 @@ from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.session import NodeRecord, SessionRecords
 from holdfast.store import Tree
+from holdfast.system.file_id import NO_FILE, FileId, FileStat, file_stat
 
-Names = dict[int, list[tuple[int, bytes]]]
+Names = dict[FileId, list[tuple[FileId, bytes]]]
 """The names of each inode number, each as a pair of the directory's inode number and the name."""
 
 
@@ -33,8 +34,8 @@ class NodeRecovery:
     def __init__(
         self,
         records: SessionRecords,
-        orphan_inodes: Callable[[], Collection[int]],
-        stat: Callable[[Node, bytes], os.stat_result | None],
+        orphan_inodes: Callable[[], Collection[FileId]],
+        stat: Callable[[Node, bytes], FileStat | None],
         is_in_kernel: Callable[[int], bool],
     ) -> None:
         self._session_records = records
@@ -44,7 +45,7 @@ class NodeRecovery:
         self._is_loaded = False
         self._names: Names = {}
         self._records: dict[int, NodeRecord] = {}
-        self._ids: dict[int, int] = {}
+        self._ids: dict[FileId, int] = {}
 
     def names_in(self, tree: Tree, in_use: Collection[int]) -> Names:
         """Return all names in the tree of what the kernel has, and of the ids ``in_use``, which it may have forgotten.
@@ -53,7 +54,7 @@ class NodeRecovery:
         """
         ids = {record.backing: node_id for node_id, record in self._session_records.nodes()}
 
-        def is_wanted(inode: int) -> bool:
+        def is_wanted(inode: FileId) -> bool:
             node_id = ids.get(inode, inode)
             return node_id in in_use or self._is_in_kernel(node_id)
 
@@ -84,7 +85,7 @@ class NodeRecovery:
     def node_left(self, node: Node) -> None:
         """Remember the current names of a node that leaves the table."""
         if self._is_loaded and node.id == node.backing:
-            self._names[node.id] = [(parent.backing, name) for parent, name in node.names()]
+            self._names[node.backing] = [(parent.backing, name) for parent, name in node.names()]
 
     def node_made(self, table: NodeTable, node: Node) -> None:
         """Add what the kernel may have of a node that was made for one of its names: other names, and pages."""
@@ -116,7 +117,7 @@ class NodeRecovery:
         record = self._records.get(node_id)
         if record is not None and not record.backing:
             return [record.parent] if record.name else []
-        inode = record.backing if record is not None else node_id
+        inode = record.backing if record is not None else FileId(node_id)
         return [self._ids.get(directory, directory) for directory, _ in self._names.get(inode, ())]
 
     def _find(self, table: NodeTable, node_id: int) -> Node | None:
@@ -124,19 +125,20 @@ class NodeRecovery:
         record = self._records.pop(node_id, None)
         if record is not None:
             return self._written_down(table, node_id, record)
-        if node_id in self._ids or table.of_backing(node_id) is not None:
+        inode = FileId(node_id)  # the node of a file without a record has the file's own id
+        if inode in self._ids or table.of_backing(inode) is not None:
             return None  # a file with another id
-        return self._with_file(table, node_id, node_id)
+        return self._with_file(table, node_id, inode)
 
     def _written_down(self, table: NodeTable, node_id: int, record: NodeRecord) -> Node | None:
         if record.backing:
             return self._with_file(table, node_id, record.backing)
         if not record.name:
-            return table.inherit(node_id, 0, record.is_directory, [])  # a directory that was removed
+            return table.inherit(node_id, NO_FILE, record.is_directory, [])  # a directory that was removed
         parent = table.known(record.parent)
-        return table.inherit(node_id, 0, record.is_directory, [(parent, record.name)]) if parent else None
+        return table.inherit(node_id, NO_FILE, record.is_directory, [(parent, record.name)]) if parent else None
 
-    def _with_file(self, table: NodeTable, node_id: int, inode: int) -> Node | None:
+    def _with_file(self, table: NodeTable, node_id: int, inode: FileId) -> Node | None:
         names = self._still(table, inode)
         if not names:
             is_orphan = inode in self._orphan_inodes()
@@ -145,7 +147,7 @@ class NodeRecovery:
         is_directory = stat is not None and stat_module.S_ISDIR(stat.st_mode)
         return table.inherit(node_id, inode, is_directory, names)
 
-    def _still(self, table: NodeTable, inode: int) -> list[tuple[Node, bytes]]:
+    def _still(self, table: NodeTable, inode: FileId) -> list[tuple[Node, bytes]]:
         """Return those of the remembered names that still lead to ``inode``."""
         names = []
         for directory_inode, name in self._names.get(inode, ()):
@@ -155,7 +157,7 @@ class NodeRecovery:
                 names.append((parent, name))
         return names
 
-    def _directory(self, table: NodeTable, inode: int) -> Node | None:
+    def _directory(self, table: NodeTable, inode: FileId) -> Node | None:
         """Return the directory with this inode number; None if it is gone, even if a file has the number now."""
         node = table.of_backing(inode) or table.known(self._ids.get(inode, inode))
         return node if node is not None and node.is_directory else None
@@ -168,10 +170,10 @@ class StatsInTree:
     _tree: Tree
     _last: tuple[Node, int] | None = field(init=False, default=None)
 
-    def __call__(self, directory: Node, name: bytes) -> os.stat_result | None:
+    def __call__(self, directory: Node, name: bytes) -> FileStat | None:
         """Return the lstat of ``name``; None if the entry or its directory does not exist."""
         try:
-            return os.stat(name, dir_fd=self._descriptor(directory), follow_symlinks=False)
+            return file_stat(name, dir_fd=self._descriptor(directory), follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -199,14 +201,14 @@ class StatsInTree:
         return self._tree.open_directory(path)
 
 
-def names_in(tree: Tree, is_wanted: Callable[[int], bool], *, is_everywhere: bool) -> Names:
+def names_in(tree: Tree, is_wanted: Callable[[FileId], bool], *, is_everywhere: bool) -> Names:
     """Return the names of all wanted inode numbers; unless they are everywhere, only in directories that are wanted too.
 
     Takes 1 µs for each name in these directories, and 1 for each that is wanted.
     """
     found: Names = {}
     for _, fd, entries in tree.descend(tree.root_fd, enters=lambda entry: is_everywhere or is_wanted(entry.inode)):
-        directory = os.fstat(fd).st_ino
+        directory = file_stat(fd).st_ino
         for entry in entries:
             if is_wanted(entry.inode) or (is_everywhere and entry.is_directory):
                 found.setdefault(entry.inode, []).append((directory, entry.name))

@@ -33,6 +33,7 @@ import trio
 from holdfast.digest import position_of
 from holdfast.errors import SessionFullError, StaleNodeError
 from holdfast.fs.inodes.node import ROOT_ID, Node, path_of
+from holdfast.system.file_id import NO_FILE, FileId
 
 _log = logging.getLogger("holdfast.fs")
 _REMOTE_RANGE = 1 << 62
@@ -107,7 +108,7 @@ class NodeTable:
 
     def __init__(
         self,
-        root_inode: int,
+        root_inode: FileId,
         run: int = 0,
         *,
         keeper: NodeKeeper | None = None,
@@ -123,7 +124,7 @@ class NodeTable:
         self.known = self._nodes.get
         """Return the node with this id if it is in the table. It is the dictionary's own method: each request calls it."""
         self._zones = zones
-        self.moved = {root_inode: ROOT_ID}
+        self.moved: dict[FileId, int] = {root_inode: ROOT_ID}
         """The id of each node whose id is not the inode number of its backing file, by that number."""
         self._by_path: dict[bytes, Node] = {}
         self._awaited_count = sys.maxsize
@@ -169,12 +170,12 @@ class NodeTable:
         node.lookups = node.lookups or 1
         return node
 
-    def of_backing(self, inode: int) -> Node | None:
+    def of_backing(self, inode: FileId) -> Node | None:
         """Return the node of the backing file ``inode``, if there is one."""
         node = self._nodes.get(self.moved.get(inode, inode))
         return node if node is not None and node.backing == inode else None
 
-    def recall(self, inode: int) -> None:
+    def recall(self, inode: FileId) -> None:
         """Make the node of the backing file ``inode`` if only an earlier daemon knew it."""
         if self.of_backing(inode) is None:
             self._earlier.find(self, self.id_of(inode))
@@ -184,7 +185,7 @@ class NodeTable:
         with suppress(SessionFullError):
             self._keeper.keep(node)
 
-    def id_of(self, inode: int) -> int:
+    def id_of(self, inode: FileId) -> int:
         """Return the id of the backing file ``inode``, from the table or from an earlier daemon."""
         return self.moved.get(inode, inode)
 
@@ -192,21 +193,21 @@ class NodeTable:
         """Return the node without a backing file at ``path``, if there is one."""
         return self._by_path.get(path)
 
-    def begin(self, inode: int) -> None:
+    def begin(self, inode: FileId) -> None:
         """Make a new file's number free: a node of an older file with the same number loses its names and the file.
 
         If the kernel still has the older one, by an id of an earlier daemon's, the new file gets another id.
         """
         node = self.of_backing(inode)
         if node is None and inode not in self._nodes and self._earlier.holds(inode):
-            self.keep_nameless(self.inherit(inode, 0, False, []))
+            self.keep_nameless(self.inherit(inode, NO_FILE, False, []))
         if node is not None:
             _log.error("the file of node %d is gone, and the node was not told", node.id)
             for parent, name in node.names():
                 self.drop_name(node, parent, name)
             self.unbind(node)
 
-    def local(self, parent: Node, name: bytes, inode: int, mode: int) -> Node:
+    def local(self, parent: Node, name: bytes, inode: FileId, mode: int) -> Node:
         """Return the node of a file in the tree, and add this name to it."""
         node = self.of_backing(inode)
         if node is None:
@@ -237,12 +238,12 @@ class NodeTable:
             node_id = _id_from(path)
             if node_id in self._nodes:
                 node_id = next(self._spare)
-            node = self._nodes[node_id] = self._by_path[path] = Node(node_id, parent, name, 0, is_directory)
+            node = self._nodes[node_id] = self._by_path[path] = Node(node_id, parent, name, NO_FILE, is_directory)
             self._entered(node, parent, name)
             self._keeper.keep(node)
         return node
 
-    def inherit(self, node_id: int, backing: int, is_directory: bool, names: list[tuple[Node, bytes]]) -> Node:
+    def inherit(self, node_id: int, backing: FileId, is_directory: bool, names: list[tuple[Node, bytes]]) -> Node:
         """Return a new node with an id from an earlier daemon. It counts one kernel reference; there may be more.
 
         The earlier daemon may have died before it made the kernel drop pages.
@@ -268,7 +269,7 @@ class NodeTable:
         node = self._by_path.get(path)
         return node.id if node is not None else _id_from(path)
 
-    def bind(self, node: Node, path: bytes, inode: int) -> None:
+    def bind(self, node: Node, path: bytes, inode: FileId) -> None:
         """Attach the backing file ``inode``, which now exists at ``path``, to a node without one."""
         if self._by_path.get(path) is node:
             del self._by_path[path]
@@ -284,7 +285,7 @@ class NodeTable:
         """Detach a node's backing file."""
         if self.moved.get(node.backing) == node.id:
             del self.moved[node.backing]
-        node.backing = 0
+        node.backing = NO_FILE
         self._keeper.drop(node.id)
 
     def to_path(self, node: Node, path: bytes) -> None:

@@ -12,6 +12,7 @@ import stat as stat_module
 
 from holdfast.errors import CorruptEntryError
 from holdfast.fs.inodes.node import Node
+from holdfast.system.file_id import FileStat, file_stat
 from holdfast.transfer import PartialFetch
 
 _PRIVILEGED_BITS = stat_module.S_ISUID | stat_module.S_ISGID
@@ -57,7 +58,7 @@ class OpenFile:
         "writes",
     )
 
-    def __init__(self, node: Node, fd: int, stat: os.stat_result, writable: bool) -> None:
+    def __init__(self, node: Node, fd: int, stat: FileStat, writable: bool) -> None:
         self.node = node
         self.fd = fd
         self.inode = stat.st_ino
@@ -267,7 +268,7 @@ class OpenFile:
     def arrives_anew_by(self, arrival: PartialFetch) -> None:
         """Read from another fetch from now on."""
         os.dup2(arrival.fd, self.fd, inheritable=False)
-        self.inode = os.fstat(self.fd).st_ino
+        self.inode = file_stat(self.fd).st_ino
         before = self.arrival
         self.arrives_by(arrival)
         if before is not None:

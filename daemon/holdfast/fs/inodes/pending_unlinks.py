@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 
 from holdfast.session import UnlinkTable
+from holdfast.system.file_id import FileId
 
 _SECONDS = 10.0
 """The time to live of an inode number: far longer than a process waits to be scheduled after its reply."""
@@ -60,13 +61,13 @@ class PendingUnlinks:
         self.losing = RecentInodes(clock)
         self.gone = RecentInodes(clock)
 
-    def begin(self, inode: int, *, is_last: bool) -> None:
+    def begin(self, inode: FileId, *, is_last: bool) -> None:
         """Note that a request is about to remove a name of a file or directory; ``is_last`` if it is the only one."""
         self._table.note(inode, is_last=is_last)
         if not is_last:
             self.losing.add(inode)
 
-    def inherit(self, still_there: Container[int]) -> None:
+    def inherit(self, still_there: Container[FileId]) -> None:
         """Take over the unlinks that earlier daemons recorded; ``still_there`` are inode numbers of named files."""
         for inode, is_last in self._table.records():
             if not is_last:

@@ -20,6 +20,7 @@ from holdfast.fs.integrity.verifier import Verifier
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index import Index
 from holdfast.store import Tree, is_unsent
+from holdfast.system.file_id import file_stat
 from holdfast.telemetry import EventLog
 
 
@@ -56,7 +57,7 @@ class IndexRebuild:
     async def _look_at(self, path: bytes) -> None:
         fd = self._tree.open_file(path)
         try:
-            stat = os.fstat(fd)
+            stat = file_stat(fd)
             if is_unsent(fd):
                 self._updates.mark_dirty(stat, path)
                 self._queue.add(path)

@@ -29,6 +29,7 @@ from holdfast.fs.integrity.proof import Proof, proof
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import INTACT, CachedName, Entry, EntryState, Index
 from holdfast.store import Tree, is_unsent, noted_digest, renew_noted_digest
+from holdfast.system.file_id import FileId, FileStat, file_stat
 from holdfast.telemetry import EventLog
 from holdfast.transfer import CachedCopies, HashingThreads
 
@@ -74,7 +75,7 @@ class Verifier:
 
     async def check_before_use(self, path: bytes, fd: int) -> bool:
         """Say whether the file at ``path``, open as ``fd``, may be served. If not, it has been put into quarantine."""
-        stat = os.fstat(fd)
+        stat = file_stat(fd)
         if self.is_checked(path, stat):
             return True
         entry = self._index.entries.get(stat.st_ino)
@@ -85,7 +86,7 @@ class Verifier:
         except OSError as problem:
             return not self.drop_unreadable(path, fd, problem)
 
-    def is_checked(self, path: bytes, stat: os.stat_result) -> bool:
+    def is_checked(self, path: bytes, stat: FileStat) -> bool:
         """Say whether the file at ``path``, which has the attributes ``stat``, may be served without reading its bytes."""
         entry = self._index.entries.get(stat.st_ino)
         if entry is None or self._may_be_another(entry, path):
@@ -130,33 +131,33 @@ class Verifier:
         """
         if problem.errno != errno.EIO:
             raise problem
-        inode = os.fstat(fd).st_ino
+        inode = file_stat(fd).st_ino
         entry = self._index.entries.get(inode)
         if noted_digest(fd) is None if entry is None else entry.state is not EntryState.CLEAN:
             return False
         self._copies.quarantine(path, inode, {"why": "the disk can't read it"})
         return True
 
-    async def check_at(self, path: bytes, inode: int) -> bool:
+    async def check_at(self, path: bytes, inode: FileId) -> bool:
         """Hash the file at ``path`` if it still is ``inode``; return False if it was corrupt. Raises ``OSError``."""
         try:
             fd = self._tree.open_file(path)
         except FileNotFoundError:
             return True
         try:
-            return os.fstat(fd).st_ino != inode or await self.check(path, fd)
+            return file_stat(fd).st_ino != inode or await self.check(path, fd)
         finally:
             os.close(fd)
 
-    async def known_files(self, wanted: bytes) -> AsyncGenerator[tuple[int, bytes], None]:
+    async def known_files(self, wanted: bytes) -> AsyncGenerator[tuple[FileId, bytes], None]:
         """Yield inode and path of every file at or below ``wanted`` that has a digest. Close it if it is left early."""
         with closing(self._known_files(wanted)) as files:
             while some := await trio.to_thread.run_sync(lambda: list(islice(files, _FILES_AT_ONCE))):
                 for inode, path in some:
                     yield inode, path
 
-    def _known_files(self, wanted: bytes) -> Generator[tuple[int, bytes], None, None]:
-        linked: set[int] = set()
+    def _known_files(self, wanted: bytes) -> Generator[tuple[FileId, bytes], None, None]:
+        linked: set[FileId] = set()
         for path, stat in self._files_at(wanted):
             entry = self._index.entries.get(stat.st_ino)
             if entry is not None and entry.digest and entry.state in INTACT:
@@ -166,7 +167,7 @@ class Verifier:
                     linked.add(stat.st_ino)
                 yield stat.st_ino, path
 
-    def _files_at(self, wanted: bytes) -> Iterable[tuple[bytes, os.stat_result]]:
+    def _files_at(self, wanted: bytes) -> Iterable[tuple[bytes, FileStat]]:
         try:
             stat = self._tree.stat(wanted)
         except (FileNotFoundError, NotADirectoryError):
@@ -200,7 +201,7 @@ class Verifier:
     async def _digest(self, path: bytes) -> None:
         fd = self._tree.open_file(path)
         try:
-            stat = os.fstat(fd)
+            stat = file_stat(fd)
             if not stat_module.S_ISREG(stat.st_mode) or is_hollow(stat) or self._is_written(stat.st_ino):
                 return
             hashed = await self._hash(fd)
@@ -216,7 +217,7 @@ class Verifier:
         finally:
             os.close(fd)
 
-    def _is_written(self, inode: int) -> bool:
+    def _is_written(self, inode: FileId) -> bool:
         node = self._nodes.of_backing(inode)
         return node is not None and node.opened is not None and node.opened.may_change
 
@@ -227,18 +228,18 @@ class Verifier:
         if name.policy.stays_here:
             return True
         if is_unsent(fd):
-            self._updates.mark_dirty(os.fstat(fd), path)
+            self._updates.mark_dirty(file_stat(fd), path)
             return True
         try:
             target = self._view.object_of(name)
             info = await target.remote.access.head(target.key)
         except (ObjectMissingError, NameNotStorableError):
-            self._updates.mark_dirty(os.fstat(fd), path)
+            self._updates.mark_dirty(file_stat(fd), path)
             self._events.emit("kept-unsent", path=os.fsdecode(path))
             return True
         hashed = None if is_hollow(os.fstat(fd)) else await self._hash(fd)
         if hashed is None:
-            self._updates.mark_dirty(os.fstat(fd), path)
+            self._updates.mark_dirty(file_stat(fd), path)
             return True
         fingerprint, stat = hashed
         match await proof(fd, fingerprint, info, target.remote.access, self._hashing):
@@ -272,7 +273,7 @@ class Verifier:
         self._index.entries.put_if_room(stat.st_ino, self._entry(EntryState.LOCAL, stat, fingerprint))
         return True
 
-    def _quarantine(self, path: bytes, inode: int, expected: bytes, found: Fingerprint) -> None:
+    def _quarantine(self, path: bytes, inode: FileId, expected: bytes, found: Fingerprint) -> None:
         reason = {"why": "digest", "expected": expected.hex(), "found": found.digest.hex()}
         self._copies.quarantine(path, inode, reason)
 
@@ -283,7 +284,7 @@ class Verifier:
         name = self._policy.of_path(path)
         return name is not None and name.sends
 
-    def _entry(self, state: EntryState, stat: os.stat_result, fingerprint: Fingerprint) -> Entry:
+    def _entry(self, state: EntryState, stat: FileStat, fingerprint: Fingerprint) -> Entry:
         return Entry(
             state,
             stat.st_size,
@@ -294,21 +295,21 @@ class Verifier:
             used_ns=time.time_ns(),
         )
 
-    async def _hash(self, fd: int) -> tuple[Fingerprint, os.stat_result] | None:
+    async def _hash(self, fd: int) -> tuple[Fingerprint, FileStat] | None:
         """Return the fingerprint of a file and its attributes; None if it changed during every try."""
         for _ in range(_TRIES):
-            before = os.fstat(fd)
+            before = file_stat(fd)
             fingerprint = await self._hashing.run(HASH_UNLESS_CANCELLED, fd)
-            after = os.fstat(fd)
+            after = file_stat(fd)
             if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
                 return fingerprint, after
         return None
 
 
-def _renew_note(fd: int, hashed: os.stat_result, digest: bytes) -> os.stat_result:
+def _renew_note(fd: int, hashed: FileStat, digest: bytes) -> FileStat:
     """Renew the digest that is noted on a file with the same bytes and another time; return its attributes then."""
     with suppress(OSError):
         renew_noted_digest(fd, hashed.st_mtime_ns, digest)
-    now = os.fstat(fd)
+    now = file_stat(fd)
     is_same = (now.st_size, now.st_mtime_ns) == (hashed.st_size, hashed.st_mtime_ns)
     return now if is_same else hashed

@@ -29,6 +29,7 @@ from holdfast.fs.remote_view.object_times import ObjectTimes
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.store import StoreDirectory
+from holdfast.system.file_id import FileStat, file_stat
 
 _PRESENT_NS = 2_000_000_000
 
@@ -70,7 +71,7 @@ class AttrOps:
         if stat is not None:
             return stat
         if node.is_directory and node.backing:
-            return self._directories.shown(node, os.stat(self._directories.descriptor(node)))
+            return self._directories.shown(node, file_stat(self._directories.descriptor(node)))
         if node.parent is None:
             raise StaleNodeError("the file was removed")
         if node.backing:
@@ -132,7 +133,7 @@ class AttrOps:
         before = self._of_backing_file(node)
         self._apply(node, changes)
         after = self._of_backing_file(node)
-        if not node.is_directory and isinstance(after, os.stat_result) and isinstance(before, os.stat_result):
+        if not node.is_directory and isinstance(after, FileStat) and isinstance(before, FileStat):
             if node.opened is not None:
                 node.opened.mode_changed(after.st_mode)
             self._updates.refresh(before, after)
@@ -142,7 +143,7 @@ class AttrOps:
         """Return the attributes that a node has on the disk. An open file may show another time, that of the store."""
         if node.opened is None or self._files.stat(node) is None:
             return self.get(node)
-        return os.fstat(node.opened.fd)
+        return file_stat(node.opened.fd)
 
     def without_privileges(self, node: Node) -> Changes:
         """Return the change that clears the set-id bits as a write must; an empty one if there are none."""

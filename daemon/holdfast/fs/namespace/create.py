@@ -28,6 +28,7 @@ from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import Index
+from holdfast.system.file_id import FileStat, file_stat
 from holdfast.system.waits import before_waiting
 from holdfast.transfer import CachedCopies, Fetcher
 
@@ -39,7 +40,7 @@ class MadeFile(NamedTuple):
     """A file that was just created, and the kernel's handle of it."""
 
     node: Node
-    stat: os.stat_result
+    stat: FileStat
     handle: Handle
 
 
@@ -82,7 +83,7 @@ class Creation:
             stat = self._owned(fd, directory_fd, mode, caller)
             if flags & os.O_TRUNC and stat.st_size:
                 os.ftruncate(fd, 0)
-                stat = os.fstat(fd)
+                stat = file_stat(fd)
             if is_new:
                 self._index.entries.begin(stat.st_ino)
                 self._nodes.begin(stat.st_ino)
@@ -115,7 +116,7 @@ class Creation:
         if await self._revalidation.known_object(name) is not None:
             raise WriteOnceError(f"{os.fsdecode(name.path)} exists already in the store")
 
-    def _note_new_object(self, name: Name, stat: os.stat_result, caller: Caller) -> bool:
+    def _note_new_object(self, name: Name, stat: FileStat, caller: Caller) -> bool:
         """Record a new file in a sending zone. Return whether it becomes an object under this name."""
         if name.policy.awaits_rename:
             self._hints.temporary_made(name.place.path, name.name, caller.pid)
@@ -142,17 +143,17 @@ class Creation:
                 raise StaleNodeError("another file has this name by now") from None
             return os.open(name.name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd), False
 
-    def _owned(self, fd: int, directory_fd: int, mode: int, caller: Caller) -> os.stat_result:
+    def _owned(self, fd: int, directory_fd: int, mode: int, caller: Caller) -> FileStat:
         self._new.give_file(fd, directory_fd, caller)
         if mode & _BITS_THAT_GET_LOST:
             os.fchmod(fd, stat_module.S_IMODE(mode))
-        stat = os.fstat(fd)
+        stat = file_stat(fd)
         if not stat_module.S_ISREG(stat.st_mode):
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
         return stat
 
 
-def _opened(node: Node, fd: int, stat: os.stat_result) -> OpenFile:
+def _opened(node: Node, fd: int, stat: FileStat) -> OpenFile:
     """Return the open file of a node. Takes over ``fd`` if there was none; closes it otherwise."""
     if node.opened is None:
         node.opened = OpenFile(node, fd, stat, writable=True)

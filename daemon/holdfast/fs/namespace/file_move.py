@@ -27,6 +27,7 @@ from holdfast.fs.writeback.publisher import Sent
 from holdfast.fs.writeback.remote_deletes import RemoteDeletes, do_nothing
 from holdfast.index import CachedName, Entries, Entry
 from holdfast.store import RENAME_NOREPLACE, Freeing
+from holdfast.system.file_id import FileStat, file_stat
 from holdfast.transfer import Fetcher
 
 
@@ -36,9 +37,9 @@ class FileMove(NamedTuple):
     old: Name
     new: Name
     flags: int
-    stat: os.stat_result
+    stat: FileStat
 
-    def is_of(self, stat: os.stat_result) -> bool:
+    def is_of(self, stat: FileStat) -> bool:
         """Say whether these attributes are those of the moved file."""
         return stat.st_ino == self.stat.st_ino
 
@@ -62,7 +63,7 @@ class FileMoves:
     _hints: CreateHints
     _hot: HotFiles
 
-    def look(self, move: FileMove) -> tuple[os.stat_result | None, Sequence[OpenFile]]:
+    def look(self, move: FileMove) -> tuple[FileStat | None, Sequence[OpenFile]]:
         """Return the attributes of the file that has the new name so far, and those of both files that are hot."""
         victim = self._directories.stat(move.new.directory, move.new.name)
         moved = self._hot.of(move.stat.st_ino)
@@ -79,7 +80,7 @@ class FileMoves:
     def carry_out(
         self,
         move: FileMove,
-        victim: os.stat_result | None,
+        victim: FileStat | None,
         hot: Sequence[OpenFile],
         sent: Sent | None,
         *,
@@ -116,14 +117,14 @@ class FileMoves:
             if victim is not None:
                 self._lost_names.was_not_renamed_over(victim, forgotten)
             raise
-        after = os.stat(move.new.name, dir_fd=target_fd, follow_symlinks=False)
+        after = file_stat(move.new.name, dir_fd=target_fd, follow_symlinks=False)
         self._follow(move, victim, sent, replaced, forgotten, after, is_unsent=is_unsent)
 
     def _follow_late(
         self,
         move: FileMove,
-        victim: os.stat_result | None,
-        follow: Callable[[Entry | None, os.stat_result], None],
+        victim: FileStat | None,
+        follow: Callable[[Entry | None, FileStat], None],
         late: Callable[[], None],
         *,
         keeps_object: bool,
@@ -146,7 +147,7 @@ class FileMoves:
         else:
             os.rename(old, new, src_dir_fd=source_fd, dst_dir_fd=target_fd)
 
-    def _make_way(self, move: FileMove, target_fd: int, victim: os.stat_result | None) -> Entry | None:
+    def _make_way(self, move: FileMove, target_fd: int, victim: FileStat | None) -> Entry | None:
         """Handle the file that has the new name so far; return its entry. Raises ``FileExistsError``."""
         forgotten = None
         if victim is not None:
@@ -161,11 +162,11 @@ class FileMoves:
     def _follow(
         self,
         move: FileMove,
-        victim: os.stat_result | None,
+        victim: FileStat | None,
         sent: Sent | None,
         replaced: CachedName | None,
         forgotten: Entry | None,
-        after: os.stat_result,
+        after: FileStat,
         *,
         is_unsent: bool,
     ) -> None:
@@ -186,7 +187,7 @@ class FileMoves:
         if old.zone.remote is not None and old.policy.awaits_rename:
             self._hints.temporary_gone(old.place.path, old.name)
 
-    def _move_entry(self, node: Node, before: os.stat_result, after: os.stat_result, old_path: bytes) -> None:
+    def _move_entry(self, node: Node, before: FileStat, after: FileStat, old_path: bytes) -> None:
         """Update the entry of a renamed file. Without a digest the entry is dropped, because changes would go unnoticed."""
         entry = self._updates.refresh(before, after)
         if entry is not None and not self._policy.has_digest(node):
@@ -195,7 +196,7 @@ class FileMoves:
             entry.drop_name(old_path)
             self._entries.put(after.st_ino, entry)
 
-    def _mark_unsent(self, stat: os.stat_result, path: bytes, replaced: CachedName | None) -> None:
+    def _mark_unsent(self, stat: FileStat, path: bytes, replaced: CachedName | None) -> None:
         """Note that the store has another file, ``replaced``, under the new name until this one is sent or removed."""
         entry = self._updates.mark_dirty(stat, path)
         if replaced is not None:

@@ -25,6 +25,7 @@ from holdfast.fs.namespace.new_entries import check_not_root, check_storable
 from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.writeback.publisher import Sent
 from holdfast.index import NameMarks
+from holdfast.system.file_id import FileStat, file_stat
 
 MOST_NAMES = 1000
 """The limit of names for one file. The loop goes through all of them when the file is opened, closed, linked or moved."""
@@ -45,9 +46,7 @@ class Linking:
     _guard: FallbackGuard
     _hot: HotFiles
 
-    async def link(
-        self, node: Node, directory: Node, name: bytes, caller: Caller, attempt: Attempt = FIRST
-    ) -> os.stat_result:
+    async def link(self, node: Node, directory: Node, name: bytes, caller: Caller, attempt: Attempt = FIRST) -> FileStat:
         """Give ``node`` the name ``name`` in ``directory``; return its attributes.
 
         Raises ``AccessRefusedError`` and ``RemoteError``.
@@ -87,7 +86,7 @@ class Linking:
         if bool(self._policy.sent_names(node.names())) != new.sends:
             raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
-    def _stat(self, node: Node) -> os.stat_result:
+    def _stat(self, node: Node) -> FileStat:
         directory = node.parent
         stat = self._directories.stat(directory, node.name) if directory is not None else None
         if stat is None:
@@ -100,9 +99,9 @@ class Linking:
         name: Name,
         sent: Sent | None,
         attempt: Attempt,
-        before: os.stat_result,
+        before: FileStat,
         hot: OpenFile | None,
-    ) -> os.stat_result:
+    ) -> FileStat:
         assert node.parent is not None
         source_fd = self._directories.descriptor(node.parent)
         target_fd = self._directories.descriptor_for_new(name.directory)
@@ -113,11 +112,11 @@ class Linking:
                 self._hot.link(hot, source_fd, node.name, target_fd, name.name, then)
             else:
                 os.link(node.name, name.name, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
-        stat = os.stat(name.name, dir_fd=target_fd, follow_symlinks=False)
+        stat = file_stat(name.name, dir_fd=target_fd, follow_symlinks=False)
         self._added(node, name, sent, before, stat)
         return stat
 
-    def _added_late(self, name: Name, before: os.stat_result, sent: Sent | None) -> None:
+    def _added_late(self, name: Name, before: FileStat, sent: Sent | None) -> None:
         """Follow a file that got the name after its user was told that it is busy; the kernel may have forgotten it."""
         stat = self._directories.stat(name.directory, name.name)
         if stat is not None and stat.st_ino == before.st_ino:
@@ -125,7 +124,7 @@ class Linking:
             self._added(node, name, sent, before, stat)
             self._nodes.release(node)
 
-    def _added(self, node: Node, name: Name, sent: Sent | None, before: os.stat_result, stat: os.stat_result) -> None:
+    def _added(self, node: Node, name: Name, sent: Sent | None, before: FileStat, stat: FileStat) -> None:
         self._nodes.add_name(node, name.directory, name.name)
         if sent is not None:
             self._link_upload.record(node, name, self._directories.descriptor(name.directory), sent, stat)
@@ -134,13 +133,13 @@ class Linking:
             if stat_module.S_ISREG(stat.st_mode):
                 self._check.later(name.place, node)
 
-    def _is_there(self, name: Name, stat: os.stat_result) -> bool:
+    def _is_there(self, name: Name, stat: FileStat) -> bool:
         """Say whether the name already leads to the file, linked by an earlier daemon."""
         found = self._directories.stat(name.directory, name.name)
         return found is not None and found.st_ino == stat.st_ino
 
 
-def _check_room(stat: os.stat_result) -> None:
+def _check_room(stat: FileStat) -> None:
     """Raise EMLINK if a file has as many names as it may have."""
     if stat.st_nlink >= MOST_NAMES:
         raise OSError(errno.EMLINK, os.strerror(errno.EMLINK))

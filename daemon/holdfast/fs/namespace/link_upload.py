@@ -6,7 +6,6 @@ are unsent under other names.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from holdfast.fs.file_io.open_files import OpenFiles
@@ -17,6 +16,7 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.writeback.publisher import Publisher, Sent
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index import Entries
+from holdfast.system.file_id import FileStat
 from holdfast.system.waits import before_waiting
 from holdfast.transfer import CachedCopies
 
@@ -62,7 +62,7 @@ class LinkUpload:
         self._publisher.created_by(name, caller)
         return sent
 
-    def record(self, node: Node, name: Name, directory_fd: int, sent: Sent, stat: os.stat_result) -> None:
+    def record(self, node: Node, name: Name, directory_fd: int, sent: Sent, stat: FileStat) -> None:
         """Write the entry: the store has the bytes of the file ``stat`` under the name that it just got."""
         entry = self._entries.get(stat.st_ino)
         unsent = entry is not None and entry.is_unsent

@@ -28,6 +28,7 @@ from holdfast.fs.namespace.object_copies import ObjectCopies
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.visibility import Visibility
 from holdfast.index import NameMarks
+from holdfast.system.file_id import FileId, FileStat, listed_id
 from holdfast.transfer import CachedCopies
 from holdfast.zones import ZonePath
 
@@ -117,7 +118,7 @@ class Listings:
         for index in range(bisect.bisect_right(positions, offset), len(names)):
             name, position = names[index], positions[index]
             file = files[name]
-            inode = file // _KINDS
+            inode = FileId(file // _KINDS)
             if inode and (listing is None or name in listing):
                 known = of_backing(inode)
                 yield name, known.id if known is not None else inode, file % _KINDS, position
@@ -183,7 +184,7 @@ class Listings:
             return None
         return self._lookup.local(node, name, stat, self._directories.seconds(node))
 
-    def _entry_of_store(self, name: Name, stat: os.stat_result | None) -> Found | None:
+    def _entry_of_store(self, name: Name, stat: FileStat | None) -> Found | None:
         listing = self._view.listing(name.place)
         known = listing.object(name.name)
         if stat is not None and self._still_here(name, stat):
@@ -195,7 +196,7 @@ class Listings:
             return None
         return self._lookup.remote(name, known)
 
-    def _still_here(self, name: Name, stat: os.stat_result) -> bool:
+    def _still_here(self, name: Name, stat: FileStat) -> bool:
         """Compare a local entry with the store's listing. Drops it if the store has no such entry or another version."""
         listing = self._view.listing(name.place)
         if stat_module.S_ISDIR(stat.st_mode):
@@ -218,7 +219,7 @@ def dots(node: Node, offset: int) -> Iterator[Bare]:
 def _scanned(path: bytes) -> dict[bytes, int]:
     with os.scandir(path) as entries:
         return {
-            entry.name: entry.inode() * _KINDS + (_REGULAR if entry.is_file(follow_symlinks=False) else _kind(entry))
+            entry.name: listed_id(entry) * _KINDS + (_REGULAR if entry.is_file(follow_symlinks=False) else _kind(entry))
             for entry in entries
         }
 

@@ -29,6 +29,7 @@ from holdfast.fs.remote_view.object_times import ObjectTimes
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.visibility import Visibility
+from holdfast.system.file_id import FileStat
 from holdfast.telemetry import EventLog
 from holdfast.transfer import KnownObject
 
@@ -114,7 +115,7 @@ class Lookup:
         age_seconds = trio.current_time() - listing.listed_at
         return self._hints.is_creating(name.place.path, name.name, name.kind, caller.pid, age_seconds)
 
-    async def _current(self, name: Name, stat: os.stat_result) -> os.stat_result | None:
+    async def _current(self, name: Name, stat: FileStat) -> FileStat | None:
         """Return the attributes of a local file if it is the current version of its object. Drops a copy of an older one."""
         if not self._copies.may_be_old(name, stat):
             is_spoilt = self._nodes.of_backing(stat.st_ino) is None and self._copies.is_spoilt(name.path, stat)
@@ -154,7 +155,7 @@ class Lookup:
         is_time_known = known is None or known.modified_ns != 0
         return Found(node, stat, self._ttl.in_kernel(name.place) if is_time_known else 0.0)
 
-    def new(self, node: Node, stat: os.stat_result) -> Found:
+    def new(self, node: Node, stat: FileStat) -> Found:
         """Return the reply for a name that was just created."""
         shown = self._directories.shown(node, stat) if node.is_directory else stat
         return Found(node, shown, self._directories.seconds(node))
@@ -180,12 +181,12 @@ class Lookup:
         if await self.find(directory, name, NOBODY) is None:
             self._nodes.drop_path(self._directories.path(directory, name))
 
-    def _local(self, name: Name, stat: os.stat_result) -> Found:
+    def _local(self, name: Name, stat: FileStat) -> Found:
         kind = None if name.zone.remote is None else name.kind
         seconds = self._ttl.of_name_in_kernel(name.place, kind, stat.st_mode)
         return self.local(name.directory, name.name, stat, seconds)
 
-    def local(self, directory: Node, name: bytes, stat: os.stat_result, seconds: float) -> Found:
+    def local(self, directory: Node, name: bytes, stat: FileStat, seconds: float) -> Found:
         """Return an entry that has a file in the tree."""
         node = self._nodes.local(directory, name, stat.st_ino, stat.st_mode)
         shown = self._directories.shown(node, stat) if node.is_directory else attributes.of_file(node, stat)

@@ -20,6 +20,7 @@ from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.index import Entry
 from holdfast.store import StoreDirectory
+from holdfast.system.file_id import FileStat, file_stat
 from holdfast.transfer import CachedCopies
 
 
@@ -38,7 +39,7 @@ class LostNames:
     def remove_name(
         self,
         name: Name,
-        stat: os.stat_result,
+        stat: FileStat,
         node: Node | None,
         hot: OpenFile | None,
         late: Callable[[], object],
@@ -64,7 +65,7 @@ class LostNames:
             raise
         self.name_removed(node, name, stat, forgotten)
 
-    def name_removed(self, node: Node | None, name: Name, stat: os.stat_result, entry: Entry | None) -> None:
+    def name_removed(self, node: Node | None, name: Name, stat: FileStat, entry: Entry | None) -> None:
         """Update the file's node and entry after a name was removed from the tree.
 
         ``stat`` and ``entry`` are from before that; None if the file had no entry.
@@ -78,7 +79,7 @@ class LostNames:
         elif stat.st_nlink == 1:
             self._unlinks.gone.add(stat.st_ino)
 
-    def _removed_late(self, name: Name, stat: os.stat_result, late: Callable[[], object]) -> None:
+    def _removed_late(self, name: Name, stat: FileStat, late: Callable[[], object]) -> None:
         """Follow the removal of a name after its user was told that the file is busy."""
         found = self._directories.stat(name.directory, name.name)
         if found is None or found.st_ino != stat.st_ino:
@@ -86,15 +87,15 @@ class LostNames:
             entry = self._copies.forget_name(self._directories.path(name.directory, name.name), stat)
             self.name_removed(self._nodes.of_backing(stat.st_ino), name, stat, entry)
 
-    def _refresh(self, node: Node, before: os.stat_result) -> None:
+    def _refresh(self, node: Node, before: FileStat) -> None:
         if node.opened is not None:
-            self._updates.refresh(before, os.fstat(node.opened.fd))
+            self._updates.refresh(before, file_stat(node.opened.fd))
         elif node.parent is not None:
             stat = self._directories.stat(node.parent, node.name)
             if stat is not None and stat.st_ino == node.backing:
                 self._updates.refresh(before, stat)
 
-    def before_rename_over(self, name: Name, directory_fd: int, victim: os.stat_result) -> Entry | None:
+    def before_rename_over(self, name: Name, directory_fd: int, victim: FileStat) -> Entry | None:
         """Prepare for a rename over ``name``: the replaced file, ``victim``, is kept while it is open.
 
         Returns its entry, for ``was_not_renamed_over``.
@@ -112,10 +113,10 @@ class LostNames:
         self._unlinks.begin(victim.st_ino, is_last=victim.st_nlink == 1)
         return forgotten
 
-    def was_not_renamed_over(self, victim: os.stat_result, entry: Entry | None) -> None:
+    def was_not_renamed_over(self, victim: FileStat, entry: Entry | None) -> None:
         """Undo ``before_rename_over``: the rename that it has prepared has failed, or comes late."""
         self._copies.remember(victim.st_ino, entry)
 
-    def was_renamed_over_late(self, name: Name, victim: os.stat_result) -> Entry | None:
+    def was_renamed_over_late(self, name: Name, victim: FileStat) -> Entry | None:
         """Note that a rename that came late has succeeded; return the entry of ``victim``, for ``name_removed``."""
         return self._copies.forget_name(self._directories.path(name.directory, name.name), victim)

@@ -21,6 +21,7 @@ from holdfast.fs.namespace.new_entries import NewEntries, check_storable
 from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import Index
+from holdfast.system.file_id import FileStat, file_stat
 from holdfast.zones import ZoneMap, ZonePath
 
 
@@ -50,7 +51,7 @@ class Making:
 
     def directory(
         self, parent: Node, name: bytes, mode: int, caller: Caller, attempt: Attempt = FIRST
-    ) -> tuple[Node, os.stat_result]:
+    ) -> tuple[Node, FileStat]:
         """mkdir(2)."""
         new = self._new.name(parent, name)
         child = self._zones.child(new.place, name)
@@ -58,12 +59,12 @@ class Making:
             raise ZoneNotPermittedError(f"the mount's root holds zones only, not {os.fsdecode(name)}")
         self._rules.check_new_directory(child, caller)
         parent_fd = self._directories.descriptor_for_new(parent)
-        above = os.stat(parent_fd)
+        above = file_stat(parent_fd)
         mode |= above.st_mode & stat_module.S_ISGID
         self._new.make(partial(os.mkdir, name, mode, dir_fd=parent_fd), attempt)
         self._new.give(name, parent_fd, above, caller)
         os.chmod(name, mode, dir_fd=parent_fd)
-        stat = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
+        stat = file_stat(name, dir_fd=parent_fd, follow_symlinks=False)
         if not attempt.resent:
             self._nodes.begin(stat.st_ino)
         if new.zone.remote is not None:
@@ -75,7 +76,7 @@ class Making:
 
     def special(
         self, directory: Node, name: bytes, mode: int, device: int, caller: Caller, attempt: Attempt = FIRST
-    ) -> tuple[Node, os.stat_result]:
+    ) -> tuple[Node, FileStat]:
         """mknod(2): regular files; FIFOs, sockets and devices only in zones that send nothing."""
         new = self._new.name(directory, name)
         check_storable(new.zone, mode)
@@ -86,7 +87,7 @@ class Making:
 
     def symlink(
         self, directory: Node, name: bytes, target: bytes, caller: Caller, attempt: Attempt = FIRST
-    ) -> tuple[Node, os.stat_result]:
+    ) -> tuple[Node, FileStat]:
         """symlink(2), only in zones that send nothing."""
         new = self._new.name(directory, name)
         check_storable(new.zone, stat_module.S_IFLNK)
@@ -94,12 +95,12 @@ class Making:
         self._new.make(partial(os.symlink, target, name, dir_fd=fd), attempt)
         return self._adopt_new(new, None, caller, attempt)
 
-    def _adopt_new(self, name: Name, mode: int | None, caller: Caller, attempt: Attempt) -> tuple[Node, os.stat_result]:
+    def _adopt_new(self, name: Name, mode: int | None, caller: Caller, attempt: Attempt) -> tuple[Node, FileStat]:
         fd = self._directories.descriptor_for_new(name.directory)
-        self._new.give(name.name, fd, os.stat(fd), caller)
+        self._new.give(name.name, fd, file_stat(fd), caller)
         if mode is not None:
             os.chmod(name.name, stat_module.S_IMODE(mode), dir_fd=fd)
-        stat = os.stat(name.name, dir_fd=fd, follow_symlinks=False)
+        stat = file_stat(name.name, dir_fd=fd, follow_symlinks=False)
         self._index.entries.begin(stat.st_ino)
         if not attempt.resent:
             self._nodes.begin(stat.st_ino)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import stat as stat_module
 from dataclasses import dataclass
 
 from holdfast.fs.remote_view.object_times import ObjectTimes
 from holdfast.index import INTACT, Entries, Entry, EntryState
 from holdfast.store import Tree, is_copy
+from holdfast.system.file_id import FileStat
 from holdfast.transfer import CachedCopies, KnownObject
 from holdfast.zones import ZoneName
 
@@ -22,14 +22,14 @@ class ObjectCopies:
     _tree: Tree
     _times: ObjectTimes
 
-    def may_be_old(self, name: ZoneName, stat: os.stat_result) -> bool:
+    def may_be_old(self, name: ZoneName, stat: FileStat) -> bool:
         """Say whether the store may have a newer version of a local file."""
         if not name.zone.is_store or not name.policy.revalidated or not stat_module.S_ISREG(stat.st_mode):
             return False
         entry = self._entries.get(stat.st_ino)
         return entry is not None and entry.state is EntryState.CLEAN
 
-    def reconcile(self, name: ZoneName, stat: os.stat_result, known: KnownObject | None) -> bool:
+    def reconcile(self, name: ZoneName, stat: FileStat, known: KnownObject | None) -> bool:
         """Compare a local file with its object in the listing; drop it if it is a copy of another version.
 
         Returns whether the file still exists. A file with unsent bytes always stays.
@@ -47,7 +47,7 @@ class ObjectCopies:
             self._times.seen(stat.st_ino, name, known)
         return True
 
-    def is_spoilt(self, path: bytes, stat: os.stat_result) -> bool:
+    def is_spoilt(self, path: bytes, stat: FileStat) -> bool:
         """Say whether a local file was a copy that has lost its size on the disk. If so, it has been put into quarantine."""
         if not stat_module.S_ISREG(stat.st_mode):
             return False
@@ -56,7 +56,7 @@ class ObjectCopies:
             return False
         return self._is_spoilt(path, stat, entry)
 
-    def _is_spoilt(self, path: bytes, stat: os.stat_result, entry: Entry) -> bool:
+    def _is_spoilt(self, path: bytes, stat: FileStat, entry: Entry) -> bool:
         if stat.st_size == entry.size_bytes or self._copies.is_open(stat.st_ino):
             return False
         if entry.state is EntryState.LOCAL and not is_copy(b"/proc/self/fd/%d/%s" % (self._tree.root_fd, path)):

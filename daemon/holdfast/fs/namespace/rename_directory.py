@@ -19,6 +19,7 @@ from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.whiteouts import Left, Whiteouts
 from holdfast.index import NameMarks
 from holdfast.store import RENAME_NOREPLACE, Tree, rename_with_flags
+from holdfast.system.file_id import FileStat
 from holdfast.zones import NameTable, ZoneMap, ZonePath
 
 _WALKS = 5
@@ -74,7 +75,7 @@ class DirectoryRenames:
                 self._marks.white_out(moved.path)
             self._view.made_directory(goal)
 
-    async def _move(self, old: Name, new: Name, target_fd: int, flags: int, victim: os.stat_result | None) -> None:
+    async def _move(self, old: Name, new: Name, target_fd: int, flags: int, victim: FileStat | None) -> None:
         """Rename in the tree. Waits only if there is a ``victim``, and that is large."""
         fds = os.dup(self._directories.descriptor(old.directory)), os.dup(target_fd)
         step = partial(rename_with_flags, fds[0], old.name, fds[1], new.name, flags)

@@ -19,6 +19,7 @@ from holdfast.fs.inodes.replay import Attempt
 from holdfast.fs.namespace.new_entries import check_storable
 from holdfast.session import SessionRecords
 from holdfast.store import RENAME_EXCHANGE, Tree, rename_with_flags
+from holdfast.system.file_id import FileId, FileStat
 from holdfast.zones import ZoneMap
 
 
@@ -48,7 +49,7 @@ class Exchange:
         """
         involves_store = any(name.zone.is_store or name.zone.sends for name in (one, other))
         pairs = []
-        before: dict[int, os.stat_result] = {}
+        before: dict[FileId, FileStat] = {}
         for name, goal in ((one, other), (other, one)):
             stat = self._directories.stat(name.directory, name.name)
             if stat is None:
@@ -73,7 +74,7 @@ class Exchange:
         self._rename(one, other, before, then=follow)
         follow()
 
-    def _follow(self, pairs: list[tuple[Name, Node]], before: Mapping[int, os.stat_result]) -> None:
+    def _follow(self, pairs: list[tuple[Name, Node]], before: Mapping[FileId, FileStat]) -> None:
         """Update nodes and entries of two names and their nodes, whose attributes were ``before``, by inode number."""
         (one, first), (other, second) = pairs
         for node, lost, won in ((first, one, other), (second, other, one)):
@@ -85,7 +86,7 @@ class Exchange:
             if after is not None and after.st_ino in before:
                 self._updates.refresh(before[after.st_ino], after)
 
-    def _rename(self, one: Name, other: Name, inodes: Iterable[int], then: Callable[[], None]) -> None:
+    def _rename(self, one: Name, other: Name, inodes: Iterable[FileId], then: Callable[[], None]) -> None:
         one_fd, other_fd = self._directories.descriptor(one.directory), self._directories.descriptor(other.directory)
         hot = [opened for opened in map(self._hot.of, inodes) if opened is not None]
         if not hot:

@@ -21,6 +21,7 @@ from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.whiteouts import Left, Whiteouts
 from holdfast.index import NameMarks
 from holdfast.store import Tree
+from holdfast.system.file_id import FileStat
 from holdfast.zones import ZoneKind, ZoneMap, ZonePath
 
 
@@ -64,7 +65,7 @@ class Rmdir:
         if place.zone.remote is not None:
             self._forget_directory(place, child, name, stat, left)
 
-    async def _remove(self, parent: Node, name: bytes, stat: os.stat_result) -> None:
+    async def _remove(self, parent: Node, name: bytes, stat: FileStat) -> None:
         fd = os.dup(self._directories.descriptor(parent))
         try:
             await self._large.removed_by(partial(os.rmdir, name, dir_fd=fd), fd, name, stat)
@@ -93,9 +94,7 @@ class Rmdir:
         finally:
             os.close(fd)
 
-    def _forget_directory(
-        self, place: ZonePath, child: ZonePath, name: bytes, stat: os.stat_result | None, left: Left
-    ) -> None:
+    def _forget_directory(self, place: ZonePath, child: ZonePath, name: bytes, stat: FileStat | None, left: Left) -> None:
         """Update the view after a directory was removed here. ``left`` is what its store has: content stays visible."""
         self._hints.directory_gone(child.path)
         if stat is not None:

@@ -19,6 +19,7 @@ from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.lost_names import LostNames
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.writeback.remote_deletes import RemoteDeletes
+from holdfast.system.file_id import FileStat
 
 
 @dataclass(eq=False)
@@ -41,7 +42,7 @@ class Unlinking:
             stat, node, hot = self._look(directory, name)
         self._unlink(self._policy.name(directory, name), stat, node, hot, attempt)
 
-    def _look(self, directory: Node, name: bytes) -> tuple[os.stat_result | None, Node | None, OpenFile | None]:
+    def _look(self, directory: Node, name: bytes) -> tuple[FileStat | None, Node | None, OpenFile | None]:
         """Return the attributes of the file, its node, and the open file if it is hot (``HotFiles``)."""
         stat = self._directories.stat(directory, name)
         if stat is None:
@@ -49,9 +50,7 @@ class Unlinking:
         node = self._nodes.of_backing(stat.st_ino)
         return stat, node, self._hot.of_node(node, stat.st_ino)
 
-    def _unlink(
-        self, name: Name, stat: os.stat_result | None, node: Node | None, hot: OpenFile | None, attempt: Attempt
-    ) -> None:
+    def _unlink(self, name: Name, stat: FileStat | None, node: Node | None, hot: OpenFile | None, attempt: Attempt) -> None:
         if stat is None:
             self._unlink_remote(name, attempt)
         elif stat_module.S_ISDIR(stat.st_mode):

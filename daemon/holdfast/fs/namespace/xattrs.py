@@ -16,6 +16,7 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.session import SessionRecords
 from holdfast.store import OrdinaryUser
+from holdfast.system.file_id import file_stat
 
 _ACCESS_LISTS = (b"system.posix_acl_access", b"system.posix_acl_default")
 _PRIVATE = b"user.holdfast."
@@ -58,7 +59,7 @@ class ExtendedAttributes:
         """Set an attribute, creating or replacing it. Raises ``QuotaExceededError``: attributes take blocks too."""
         self._directories.check_may_grow(node)
         file, follow = await self._file_to_change(node, name)
-        before = os.stat(file, follow_symlinks=follow)
+        before = file_stat(file, follow_symlinks=follow)
         if os.fsdecode(name) not in os.listxattr(file, follow_symlinks=follow):
             self._records.note(attempt.number)
         with self._ordinary_user.writes():
@@ -66,12 +67,12 @@ class ExtendedAttributes:
                 self._hot.set_attribute(file, name, value)
             else:
                 os.setxattr(file, name, value, follow_symlinks=follow)
-        self._updates.refresh(before, os.stat(file, follow_symlinks=follow))
+        self._updates.refresh(before, file_stat(file, follow_symlinks=follow))
 
     async def remove(self, node: Node, name: bytes, attempt: Attempt = FIRST) -> None:
         """Remove an attribute. Raises ``OSError`` with ENODATA if there is none."""
         file, follow = await self._file_to_change(node, name)
-        before = os.stat(file, follow_symlinks=follow)
+        before = file_stat(file, follow_symlinks=follow)
         is_there = os.fsdecode(name) in os.listxattr(file, follow_symlinks=follow)
         if not is_there and attempt.resent and self._records.noted(attempt.number) is not None:
             return
@@ -81,7 +82,7 @@ class ExtendedAttributes:
             self._hot.remove_attribute(file, name)
         else:
             os.removexattr(file, name, follow_symlinks=follow)
-        self._updates.refresh(before, os.stat(file, follow_symlinks=follow))
+        self._updates.refresh(before, file_stat(file, follow_symlinks=follow))
 
     async def _file_to_change(self, node: Node, name: bytes) -> tuple[int | bytes, bool]:
         if name in _ACCESS_LISTS or name.startswith(_PRIVATE):

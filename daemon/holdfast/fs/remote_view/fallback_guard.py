@@ -22,6 +22,7 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.object_rights import READ, WRITE, ObjectRights
 from holdfast.index import Index
 from holdfast.store import Tree, is_copy
+from holdfast.system.file_id import NO_FILE, FileId, FileStat
 from holdfast.telemetry import RareEvents
 from holdfast.transfer import CachedCopies
 from holdfast.zones import ZoneName, ZonePath
@@ -44,13 +45,13 @@ class FallbackGuard:
 
     # --- what a caller sees --------------------------------------------------------------------------------------------
 
-    def hides(self, name: Name, stat: os.stat_result | None, caller: Caller) -> bool:
+    def hides(self, name: Name, stat: FileStat | None, caller: Caller) -> bool:
         """Say whether a name does not exist for the caller; ``stat`` is that of the local entry, if there is one."""
         if not _is_guarded(name.place, caller) or self._rights.may_search(name.place, caller):
             return False
         if stat is not None and stat_module.S_ISDIR(stat.st_mode):
             return not self._index.marks.is_held(stat.st_ino)
-        return self._is_object(name, 0 if stat is None else stat.st_ino)
+        return self._is_object(name, NO_FILE if stat is None else stat.st_ino)
 
     def check_list(self, directory: Node, caller: Caller) -> None:
         """Check a caller that is about to list a directory, which shows what was fetched into it."""
@@ -84,13 +85,13 @@ class FallbackGuard:
         if not node.is_named and node.opened is not None and is_copy(node.opened.fd):
             raise AccessRefusedError("a copy of an object can't be opened again once it has no name")
 
-    def check_take(self, name: Name, stat: os.stat_result | None, caller: Caller) -> None:
+    def check_take(self, name: Name, stat: FileStat | None, caller: Caller) -> None:
         """Check a caller that is about to give an entry another name, which may be anybody's: it must be able to read it.
 
         A directory that may hold copies, and that it could not list in the store, raises ``HoldsObjectsError``.
         """
         if stat is None or not stat_module.S_ISDIR(stat.st_mode):
-            inode = 0 if stat is None else stat.st_ino
+            inode = NO_FILE if stat is None else stat.st_ino
             self._check_access(name.directory, name.place, [name.name], inode, os.O_RDONLY, caller)
             return
         if not _is_guarded(name.place, caller) or self._index.marks.is_held(stat.st_ino):
@@ -145,7 +146,7 @@ class FallbackGuard:
                     continue
             yield parent, names
 
-    def _may_be_copy(self, directory: Node, name: bytes, inode: int) -> bool:
+    def _may_be_copy(self, directory: Node, name: bytes, inode: FileId) -> bool:
         entry = self._index.entries.get(inode)
         return (entry is not None and bool(entry.names)) or self._is_marked(directory, name)
 
@@ -154,7 +155,7 @@ class FallbackGuard:
         return directory.backing != 0 and is_copy(b"/proc/self/fd/%d/%s" % (self._directories.descriptor(directory), name))
 
     def _check_access(
-        self, directory: Node, place: ZonePath, names: list[bytes], inode: int, flags: int, caller: Caller
+        self, directory: Node, place: ZonePath, names: list[bytes], inode: FileId, flags: int, caller: Caller
     ) -> None:
         """Raise an error if the caller may not open the objects of a file's names in a directory.
 
@@ -183,7 +184,7 @@ class FallbackGuard:
                 return True
         return False
 
-    def _is_object(self, name: Name, inode: int) -> bool:
+    def _is_object(self, name: Name, inode: FileId) -> bool:
         """Say whether a name is an object's, or will be; ``inode`` is that of the local file, or 0."""
         if name.policy.stays_here:
             return False

@@ -24,6 +24,7 @@ from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import CachedName, Entries, Entry, EntryState
 from holdfast.remote import ObjectInfo
 from holdfast.store import Stamp, Tree, stamp_of
+from holdfast.system.file_id import FileId, FileStat, file_stat
 from holdfast.transfer import KnownObject
 from holdfast.zones import ZoneName
 
@@ -58,15 +59,15 @@ class ObjectTimes:
         self._entries = entries
         self._tree = tree
         self._invalidation = invalidation
-        self._awaited: dict[int, _Awaited] = {}
-        self._given: dict[int, tuple[Stamp, Stamp]] = {}
+        self._awaited: dict[FileId, _Awaited] = {}
+        self._given: dict[FileId, tuple[Stamp, Stamp]] = {}
         """The stamps before and after a file got its object's time, by inode number, for uploads that began before."""
-        self._of_open: dict[int, tuple[_Awaited, int]] = {}
+        self._of_open: dict[FileId, tuple[_Awaited, int]] = {}
         """The times that open files show."""
-        self.awaited: Container[int] = self._awaited
+        self.awaited: Container[FileId] = self._awaited
         """The inode numbers of files for which the store may have to be asked: see ``is_unknown``."""
 
-    def stored(self, inode: int, entry: Entry, name: ZoneName, info: ObjectInfo) -> None:
+    def stored(self, inode: FileId, entry: Entry, name: ZoneName, info: ObjectInfo) -> None:
         """Note that the file ``inode`` was stored as ``info``; the caller writes ``entry``, which says so, next.
 
         The logs and state of jobs are looked at all the time, by nobody who cares for their times: a LIST tells these.
@@ -81,7 +82,7 @@ class ObjectTimes:
         if node is not None and (node.opened is not None or inode in self._awaited or entry.mtime_ns != shown_ns):
             self._invalidation.attributes_changed(node.id)
 
-    def seen(self, inode: int, name: ZoneName, known: KnownObject) -> None:
+    def seen(self, inode: FileId, name: ZoneName, known: KnownObject) -> None:
         """Note that a listing has the object that the file ``inode`` is a copy of."""
         self._learned(inode, _Awaited(name, known.etag), known.modified_ns)
 
@@ -118,22 +119,22 @@ class ObjectTimes:
             entry.mtime_is_set = True
             self._entries.put_if_room(node.backing, entry)
 
-    def released(self, inode: int) -> None:
+    def released(self, inode: FileId) -> None:
         """Note that the last handle of a file was released, and that its entry says whether its bytes are stored."""
         known = self._of_open.pop(inode, None)
         if known is not None:
             self._record(inode, *known)
 
-    def only_time_was_set(self, since: Stamp, stat: os.stat_result) -> bool:
+    def only_time_was_set(self, since: Stamp, stat: FileStat) -> bool:
         """Say whether the file ``stat`` has only got its object's time since that stamp, and no other change."""
         return self._given.get(stat.st_ino) == (since, stamp_of(stat))
 
-    def _await(self, inode: int, awaited: _Awaited) -> None:
+    def _await(self, inode: FileId, awaited: _Awaited) -> None:
         if len(self._awaited) >= _MOST_AWAITED:
             del self._awaited[next(iter(self._awaited))]
         self._awaited[inode] = awaited
 
-    def _learn_from_listing(self, inode: int, awaited: _Awaited) -> bool:
+    def _learn_from_listing(self, inode: FileId, awaited: _Awaited) -> bool:
         """Take the time from the cached listing if that has it by now, and say whether it has."""
         known = self._view.listing(awaited.name.place).object(awaited.name.name)
         if known is None or known.etag != awaited.etag or not known.modified_ns:
@@ -141,11 +142,11 @@ class ObjectTimes:
         self._learned(inode, awaited, known.modified_ns)
         return True
 
-    def _learned(self, inode: int, awaited: _Awaited, modified_ns: int) -> None:
+    def _learned(self, inode: FileId, awaited: _Awaited, modified_ns: int) -> None:
         if not self._shown_by_open(self._nodes.of_backing(inode), inode, awaited, modified_ns):
             self._record(inode, awaited, modified_ns)
 
-    def _shown_by_open(self, node: Node | None, inode: int, awaited: _Awaited, modified_ns: int) -> bool:
+    def _shown_by_open(self, node: Node | None, inode: FileId, awaited: _Awaited, modified_ns: int) -> bool:
         """Let a file that is open show its object's time, unless it is unsent; say whether it is open."""
         self._awaited.pop(inode, None)
         opened = node.opened if node is not None else None
@@ -154,13 +155,13 @@ class ObjectTimes:
             self._of_open[inode] = awaited, modified_ns
         return opened is not None
 
-    def _record(self, inode: int, awaited: _Awaited, modified_ns: int) -> None:
+    def _record(self, inode: FileId, awaited: _Awaited, modified_ns: int) -> None:
         """Give a file that is not open its object's time, and write that into its entry."""
         entry = self._entries.get(inode)
         if entry is not None and self._give(inode, entry, awaited, modified_ns):
             self._entries.put_if_room(inode, entry)
 
-    def _give(self, inode: int, entry: Entry, awaited: _Awaited, modified_ns: int) -> bool:
+    def _give(self, inode: FileId, entry: Entry, awaited: _Awaited, modified_ns: int) -> bool:
         """Give a file its object's time, on the disk and in ``entry``; say whether ``entry`` has changed.
 
         With several names the file keeps the time of one of them.
@@ -179,7 +180,7 @@ class ObjectTimes:
         entry.set_name(CachedName(path, cached.etag, modified_ns))
         return True
 
-    def _set_mtime(self, path: bytes, inode: int, modified_ns: int) -> tuple[os.stat_result, os.stat_result] | None:
+    def _set_mtime(self, path: bytes, inode: FileId, modified_ns: int) -> tuple[FileStat, FileStat] | None:
         """Set the mtime of a file, by any name, and return its attributes before and after.
 
         None if the name leads to another file or to none, or if the disk takes no writes.
@@ -198,13 +199,13 @@ class ObjectTimes:
             return None
 
     def _set_mtime_at(
-        self, directory_fd: int, name: bytes, inode: int, modified_ns: int
-    ) -> tuple[os.stat_result, os.stat_result] | None:
-        before = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+        self, directory_fd: int, name: bytes, inode: FileId, modified_ns: int
+    ) -> tuple[FileStat, FileStat] | None:
+        before = file_stat(name, dir_fd=directory_fd, follow_symlinks=False)
         if before.st_ino != inode:
             return None
         os.utime(name, ns=(before.st_atime_ns, modified_ns), dir_fd=directory_fd, follow_symlinks=False)
-        after = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+        after = file_stat(name, dir_fd=directory_fd, follow_symlinks=False)
         self._given.pop(inode, None)
         if len(self._given) >= _MOST_GIVEN:
             del self._given[next(iter(self._given))]

@@ -19,6 +19,7 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.session import OpenRecord, version_mark
+from holdfast.system.file_id import NO_FILE, file_stat
 
 _log = logging.getLogger("holdfast.fs")
 
@@ -131,7 +132,7 @@ class Takeover:
             opened = open_local(self._directories, node, writable=False)
         else:
             fd = self._store.orphanage.open(node.backing)
-            opened = OpenFile(node, fd, os.fstat(fd), writable=True)
+            opened = OpenFile(node, fd, file_stat(fd), writable=True)
         node.opened = opened
         return opened
 
@@ -149,9 +150,9 @@ class Takeover:
 
         A nameless file that is no orphan has lost a write-once name to another writer.
         """
-        node = self._nodes.known(record.node_id) or self._nodes.inherit(record.node_id, 0, False, [])
+        node = self._nodes.known(record.node_id) or self._nodes.inherit(record.node_id, NO_FILE, False, [])
         name, fd = self._store.staging.create(0)
         self._store.staging.discard(name)
-        opened = node.opened = OpenFile(node, fd, os.fstat(fd), writable=True)
+        opened = node.opened = OpenFile(node, fd, file_stat(fd), writable=True)
         opened.put_out_of_reach(lost=record.writes and not node.is_named)
         return opened

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import stat as stat_module
 from dataclasses import dataclass
 
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.index import CachedName, Entries, EntryState
+from holdfast.system.file_id import FileStat
 from holdfast.zones import ZoneName
 
 _OWN = "own"
@@ -21,7 +21,7 @@ class ObjectVersions:
     _view: StoreView
     _entries: Entries
 
-    def known(self, name: ZoneName, stat: os.stat_result | None) -> CachedName | None:
+    def known(self, name: ZoneName, stat: FileStat | None) -> CachedName | None:
         """Return the version that the store has under this name, as far as it is known here; None if unknown."""
         if not name.sends:
             return None
@@ -31,7 +31,7 @@ class ObjectVersions:
         entry = self._entries.get(stat.st_ino) if stat is not None else None
         return entry.name_at(name.path) if entry is not None else None
 
-    def to_delete(self, name: ZoneName, stat: os.stat_result | None) -> CachedName | None:
+    def to_delete(self, name: ZoneName, stat: FileStat | None) -> CachedName | None:
         """Return the version to delete along with the name; None if the store has nothing to delete.
 
         If a PUT was sent but its reply was lost, the store may have an object: then any object of this node is to be
@@ -44,7 +44,7 @@ class ObjectVersions:
         is_sent = entry is not None and entry.state is EntryState.CLEAN
         return None if is_sent or not name.sends else self._own(name)
 
-    def left_by_earlier_daemon(self, name: ZoneName, stat: os.stat_result | None) -> CachedName | None:
+    def left_by_earlier_daemon(self, name: ZoneName, stat: FileStat | None) -> CachedName | None:
         """Return the version to delete for a name that an earlier daemon removed.
 
         None if its deletion is already recorded. An object that another node has stored meanwhile stays.

@@ -9,7 +9,6 @@ A crash after the PUT and before the local step leaves the whole object in the s
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from holdfast.fs.writeback.remote_deletes import RemoteDeletes
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.remote import ObjectInfo
 from holdfast.store import Stamps, stamp_of
+from holdfast.system.file_id import FileStat, file_stat
 from holdfast.transfer import ObjectPath, Uploader
 from holdfast.zones import ZoneName
 
@@ -44,7 +44,7 @@ class Sent:
     """True if the file did not change while it was read."""
     stamp: tuple[int, int]
 
-    def holds(self, stat: os.stat_result) -> bool:
+    def holds(self, stat: FileStat) -> bool:
         """Say whether these are the bytes of the file ``stat``; only then is it clean."""
         return self.stable and self.stamp == stamp_of(stat)
 
@@ -98,7 +98,7 @@ class Publisher:
                     info, fingerprint = await self._uploader.send(
                         fd, target.remote, target.key, create_only=create_only and attempt == 0, replaces=version or replaces
                     )
-                    after = os.fstat(fd)
+                    after = file_stat(fd)
                     stable = before == stamp_of(after)
                     if stable:
                         break
@@ -116,9 +116,7 @@ class Publisher:
         """Record that the caller's creation succeeded: its next lookups here are those of a writer."""
         self._hints.created(name.place.path, name.kind, caller.pid)
 
-    def record(
-        self, sents: list[Sent], stat: os.stat_result, previous: Entry | None, *, others_unsent: bool = False
-    ) -> None:
+    def record(self, sents: list[Sent], stat: FileStat, previous: Entry | None, *, others_unsent: bool = False) -> None:
         """Write the entry of the file ``stat``, whose bytes the store has under all of ``sents``.
 
         ``others_unsent``: the file has other names under which it is not stored yet. If an open file has changed during
@@ -150,7 +148,7 @@ class Publisher:
             self._times.stored(stat.st_ino, entry, sents[-1].name, sents[-1].info)
         self._index.entries.put(stat.st_ino, entry)
 
-    def _holds(self, sent: Sent, stat: os.stat_result) -> bool:
+    def _holds(self, sent: Sent, stat: FileStat) -> bool:
         """Say whether the file ``stat`` has the bytes that were sent. Under another name it may have been sent meanwhile."""
         return sent.holds(stat) or (sent.stable and self._times.only_time_was_set(sent.stamp, stat))
 
@@ -169,7 +167,7 @@ class Publisher:
             self._view.listing(name.place).remove(name.name)
 
 
-def _is_mtime_set(stat: os.stat_result, opened: OpenFile | None, previous: Entry | None) -> bool:
+def _is_mtime_set(stat: FileStat, opened: OpenFile | None, previous: Entry | None) -> bool:
     """Say whether a user has set the mtime of a file since its bytes last changed."""
     if opened is not None and opened.mtime_set_ns is not None:
         return stat.st_mtime_ns == opened.mtime_set_ns

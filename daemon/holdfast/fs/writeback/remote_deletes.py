@@ -6,7 +6,6 @@ happen or neither does within this process.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +14,7 @@ from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.writeback.object_versions import ObjectVersions
 from holdfast.index import CachedName, NameMarks
 from holdfast.store import Tree
+from holdfast.system.file_id import FileStat
 from holdfast.transfer import Fetcher, KnownObject
 from holdfast.zones import LONGEST_KEY_BYTES, ZoneName, ZonePath
 
@@ -36,7 +36,7 @@ class RemoteDeletes:
     """The paths of directories that were let go since there were ``_holds`` marks: each object asks for all above it."""
     _holds: int = field(init=False, default=0)
 
-    def delete(self, name: ZoneName, stat: os.stat_result | None) -> Undo:
+    def delete(self, name: ZoneName, stat: FileStat | None) -> Undo:
         """Schedule the deletion of the object of a name that is about to be removed here; where the store is the fallback,
         hide it.
 

@@ -14,6 +14,7 @@ from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index import UNSENT, Entries, Entry, EntryState
 from holdfast.store import Tree
+from holdfast.system.file_id import FileId
 from holdfast.zones import ZoneMap, is_at_or_below
 
 _PAUSE_SECONDS = 0.05
@@ -97,7 +98,7 @@ class UnsentFiles:
             failed += [(path, f"the deletion of its object was not sent: {problem}") for path in paths if path in left]
         return failed
 
-    def _problem(self, path: bytes, inode: int, entry: Entry) -> str | None:
+    def _problem(self, path: bytes, inode: FileId, entry: Entry) -> str | None:
         """Return why nobody is sending the file now; None if somebody is."""
         if entry.state is EntryState.UPLOADING or self._queue.holds(path):
             return None

@@ -39,6 +39,7 @@ from holdfast.store import (
     unsent_mark,
     was_not_accepted,
 )
+from holdfast.system.file_id import FileId, file_stat
 from holdfast.telemetry import EventLog
 from holdfast.transfer import IN_BACKGROUND, CachedCopies, check_can_be_sent
 from holdfast.zones import ZoneName
@@ -103,7 +104,7 @@ class WritebackQueue:
         Raises ``OSError``, and ``HollowFileError`` for bytes that can't be sent.
         """
         check_can_be_sent(fd)
-        await self._hot.settle(os.fstat(fd).st_ino)
+        await self._hot.settle(file_stat(fd).st_ino)
         mark_unsent(fd, self._hot.set_attribute)
         await trio.to_thread.run_sync(os.fsync, fd)
 
@@ -113,7 +114,7 @@ class WritebackQueue:
         An upload that has begun under its other names does not remove the new mark. Raises ``OSError``.
         """
         try:
-            await self._hot.settle(os.fstat(fd).st_ino)
+            await self._hot.settle(file_stat(fd).st_ino)
             was_kept = is_unsent(fd)
             mark_unsent(fd, self._hot.set_attribute)
         finally:
@@ -126,9 +127,9 @@ class WritebackQueue:
         mark = unsent_mark(fd)
         if mark is not None and not was_not_accepted(mark):
             return  # an earlier close was answered: it is queued
-        before = stamp_of(os.fstat(fd))
+        before = stamp_of(file_stat(fd))
         await trio.to_thread.run_sync(os.fsync, fd)
-        if stamp_of(os.fstat(fd)) == before:
+        if stamp_of(file_stat(fd)) == before:
             mark_not_accepted(fd, self._hot.set_attribute)
             for path in paths:
                 self._try_again(path)
@@ -205,7 +206,7 @@ class WritebackQueue:
 
     def _give_up(self, path: bytes, fd: int, problem: WriteOnceError) -> None:
         """Keep these bytes aside, because another node has stored an object under the name since."""
-        stat = os.fstat(fd)
+        stat = file_stat(fd)
         if stat.st_nlink == 1:
             self._copies.quarantine(path, stat.st_ino, {"why": f"a send failed, and meanwhile {problem}"})
         else:
@@ -223,7 +224,7 @@ class WritebackQueue:
 
         Names of a store that is not configured stay marked, for a daemon that has the store.
         """
-        inode = os.fstat(fd).st_ino
+        inode = file_stat(fd).st_ino
         names = self._names_of(inode, path)
         reachable = [name for name in names if self._store_of(name) is not None]
         sents = []
@@ -242,10 +243,10 @@ class WritebackQueue:
         all_sent = stable and reachable == names
         # Unless it got another name or other bytes meanwhile.
         others_unsent = not (all_sent and unmark_unsent(fd, mark, self._hot.remove_attribute))
-        self._publisher.record(sents, os.fstat(fd), self._entries.get(inode), others_unsent=others_unsent)
+        self._publisher.record(sents, file_stat(fd), self._entries.get(inode), others_unsent=others_unsent)
         return stable
 
-    def _is_open(self, inode: int) -> bool:
+    def _is_open(self, inode: FileId) -> bool:
         node = self._nodes.of_backing(inode)
         return node is not None and node.opened is not None
 
@@ -254,7 +255,7 @@ class WritebackQueue:
         name = self._policy.of_path(path)
         return name.zone.remote if name is not None else None
 
-    async def _send_as(self, path: bytes, fd: int, inode: int, *, if_unchanged: bool) -> Sent | None:
+    async def _send_as(self, path: bytes, fd: int, inode: FileId, *, if_unchanged: bool) -> Sent | None:
         name = self._policy.of_path(path)
         assert name is not None
         entry = self._entries.get(inode)
@@ -267,7 +268,7 @@ class WritebackQueue:
             replaces=known.etag if known is not None else "",
         )
 
-    def _names_of(self, inode: int, path: bytes) -> list[bytes]:
+    def _names_of(self, inode: FileId, path: bytes) -> list[bytes]:
         """Return ``path`` and the other known names of the file that are sent."""
         node, entry = self._nodes.of_backing(inode), self._entries.get(inode)
         paths = {path: None}

@@ -12,6 +12,7 @@ from functools import wraps
 from typing import IO, Any
 
 from holdfast.index import Entries, Entry, EntryState
+from holdfast.system.file_id import FileId
 from tests.support.daemons.faults.switches import replace
 
 TRACE = "HOLDFAST_TEST_TRACE"
@@ -53,17 +54,17 @@ def trace_cached_files() -> None:
     put, used, discard = Entries.put, Entries.used, Entries.discard
 
     @wraps(put)
-    def put_recorded(self: Any, inode: int, entry: Entry) -> None:
+    def put_recorded(self: Any, inode: FileId, entry: Entry) -> None:
         put(self, inode, entry)
         recorder.put(entry)
 
     @wraps(used)
-    def used_recorded(self: Any, inode: int, time_ns: int) -> None:
+    def used_recorded(self: Any, inode: FileId, time_ns: int) -> None:
         used(self, inode, time_ns)
         recorder.used(self.get(inode))
 
     @wraps(discard)
-    def discard_recorded(self: Any, inode: int) -> None:
+    def discard_recorded(self: Any, inode: FileId) -> None:
         recorder.gone(self.get(inode))
         discard(self, inode)
 
