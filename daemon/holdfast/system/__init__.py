@@ -1,1 +1,1 @@
-"""Small parts that any program could use: processes, environments, whole files, printable text."""
+"""Small parts that any program could use: processes, environments, which file it is, whole files, printable text."""
