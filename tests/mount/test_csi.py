@@ -51,6 +51,14 @@ def test_csi_sanity_finds_no_fault(node: Node, kubelet: Path) -> None:
     assert list(node.checkpoints.glob("volumes/*")), "it has worked on the mount"
 
 
+def test_it_goes_without_openssl_which_would_be_an_eighth_of_its_memory(node: Node, kubelet: Path) -> None:
+    with CsiDriver(node, kubelet).running() as driver:
+        driver.publish("job", {"workdir": "executor/x"})
+        loaded = Path(f"/proc/{driver.pid}/maps").read_text()
+        assert ("cygrpc" in loaded, "libcrypto" in loaded, "libssl" in loaded) == (True, False, False)
+        driver.unpublish("job")
+
+
 def test_a_volume_is_a_directory_of_the_mount(make_node: NodeFactory, kubelet: Path) -> None:
     pods_socket = kubelet / "run/pods.sock"
     node = make_node(control__pods_socket=pods_socket).start()

@@ -82,6 +82,7 @@ class CsiDriver(CsiCalls):
     def __init__(self, node: Node, kubelet: Path) -> None:
         super().__init__(kubelet)
         self.log = node.directory / "csi.log"
+        self.pid = 0
         self._mountpoint, self._control = node.mountpoint, node.socket
 
     @contextmanager
@@ -91,6 +92,7 @@ class CsiDriver(CsiCalls):
         command += ["--mountpoint", str(self._mountpoint), "--kubelet", str(self.kubelet)]
         command += ["--socket", str(self._control), *options]
         with self.log.open("ab") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+            self.pid = process.pid
             try:
                 wait_until(lambda: process.poll() is not None or self.answers())
                 assert process.poll() is None, self.log.read_text()
