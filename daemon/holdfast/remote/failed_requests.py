@@ -18,6 +18,7 @@ _OF_TLS = re.compile(
 )
 _NO_HTTP = re.compile(r"hyper::Error\(\s*([A-Z]\w+)")
 _NAME = re.compile(r"\b[A-Z][A-Za-z]+\b")
+_NO_AUTHORITIES = "No CA certificates were loaded"
 _SAYS_NOTHING = {"Other", "OtherError"}
 _PLAIN = {
     "tcp connect error": "",
@@ -33,11 +34,13 @@ _KNOWN = (
 
 
 def failed_request(text: str) -> str | None:
-    """Return method, server and causes of a request without an answer; None if ``text`` tells of none.
+    """Return method, server and causes of a request that had no answer or can't be sent; None if ``text`` tells of none.
 
     ``text`` is the message of an exception of obstore's, with its debug output.
     """
     message, _, debug = text.partition(_DEBUG)
+    if _NO_AUTHORITIES in debug:
+        return "the system has no certificates of authorities; install ca-certificates, or set SSL_CERT_FILE"
     at = debug.find(_HTTP)
     if at < 0:
         return None

@@ -520,6 +520,22 @@ def tell_reason(endpoint: str, reason: str, *, is_silent: bool = False) -> None:
     tell_nothing(caught.value, [SECRET])
 
 
+def test_a_system_without_certificates_of_authorities_is_told_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "none.pem").touch()
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    with pytest.raises(ConfigurationError, match="has no certificates of authorities; install ca-certificates"):
+        open_store(
+            "s3://bucket/x",
+            {"access_key_id": "a", "secret_access_key": SECRET, "region": "us-east-1"},
+            {},
+            request_timeout_seconds=30.0,
+            connect_timeout_seconds=30.0,
+        )
+
+
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1", "HTTP://127.0.0.1:1"])
 @pytest.mark.parametrize("given", ["base_url", "service_account_key", "service_account", "variable"])
 def test_an_endpoint_of_google_with_http_is_used_as_it_is(
