@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from holdfast import __version__
-from holdfast.cli import doctor, doctor_daemon, doctor_start, entries, mounting, observing, workdirs
+from holdfast.cli import doctor, doctor_daemon, doctor_start, entries, mounting, observing, unmounting, workdirs
 from holdfast.config import Config, ZoneSection, hand_over
 from holdfast.control.client import RefusedError
 from holdfast.control.messages import RemoteStatus
@@ -493,15 +493,28 @@ def test_doctor_names_what_is_wrong_and_how_to_mend_it(node: Node, workspace: Pa
 
 
 def test_umount_ends_a_daemon_whose_mount_a_container_keeps(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mounting, "_BEFORE_SIGTERM_SECONDS", 0.2)
+    monkeypatch.setattr(unmounting, "_BEFORE_SIGTERM_SECONDS", 0.2)
     container = ["unshare", "--mount", "--propagation", "private", "sh", "-c", "echo ready; read -r line"]
     with subprocess.Popen(container, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as supervisor:
         assert supervisor.stdout is not None
         assert supervisor.stdout.readline() == b"ready\n"
         daemon = Process.find(node.pid)
-        mounting.umount(str(node.mountpoint), socket=node.socket)
+        unmounting.umount(str(node.mountpoint), socket=node.socket)
         assert not daemon.is_alive()
         supervisor.communicate(b"\n")
+
+
+def test_a_mount_that_is_to_be_taken_away_when_dead_goes_when_nobody_serves_it_and_not_before(node: Node) -> None:
+    command = [sys.executable, "-m", "holdfast", "umount", "--when-dead", str(node.mountpoint)]
+    before = node.status().kernel_requests.get("STATFS", 0)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiting:
+        wait_until(lambda: node.status().kernel_requests.get("STATFS", 0) >= before + 2)  # it has looked twice
+        assert (waiting.poll(), os.path.ismount(node.mountpoint)) == (None, True)
+        os.kill(node.pid, signal.SIGKILL)
+        node.wait_end()
+        assert waiting.communicate()[0].startswith(f"unmounted {node.mountpoint}\n")
+    assert (waiting.returncode, os.path.ismount(node.mountpoint)) == (0, False)
+    assert holdfast("umount", "--when-dead", node.mountpoint).startswith(f"unmounted {node.mountpoint}\n"), "it was before"
 
 
 def test_everybody_may_ask_and_only_the_group_may_change(node: Node) -> None:

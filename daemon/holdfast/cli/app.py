@@ -23,6 +23,7 @@ from holdfast.cli import (
     restoring,
     sending,
     stats,
+    unmounting,
     waiting,
     watching,
     workdirs,
@@ -45,7 +46,15 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    *(mounting.mount, mounting.umount, mounting.restart, mounting.keeper, waiting.wait, observing.status, observing.events),
+    *(
+        mounting.mount,
+        unmounting.umount,
+        mounting.restart,
+        mounting.keeper,
+        waiting.wait,
+        observing.status,
+        observing.events,
+    ),
     *(watching.top, watching.profile, watching.trace, stats.stats),
     *(entries.ls, entries.stat, entries.why, entries.verify, entries.prefetch, entries.evict),
     *(entries.pin, entries.unpin, entries.pins),

@@ -1,4 +1,4 @@
-"""The commands mount, umount and restart."""
+"""The commands mount, restart and keeper."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ import typer
 from holdfast import extras
 from holdfast.cli import kernel_advice
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Settings, Socket
-from holdfast.cli.output import counted, print_json, say, warn
+from holdfast.cli.output import print_json, say, warn
 from holdfast.cli.progress import waiting
+from holdfast.cli.unmounting import tell_unsent, wait_end
 from holdfast.config import Config, hand_over, load, settings_of
 from holdfast.control.client import ControlClient, RefusedError
 from holdfast.control.messages import Failure, RemoteStatus, Status
-from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError, NotMountedError
-from holdfast.mount import covered_directory, dead_mount_users
+from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError
+from holdfast.mount import dead_mount_users
 from holdfast.mount import mountpoint as mountpoints
 from holdfast.supervision import restart_check
 from holdfast.supervision.keeper import ABANDON_SECONDS
 
 _START_SECONDS = 180.0
-_STOP_SECONDS = 60.0
 _BEFORE_SIGTERM_SECONDS = 15.0
 _ASK_SECONDS = 0.02
 _STATUS_SECONDS = 10.0
@@ -53,6 +53,7 @@ def mount(
     socket: Annotated[
         Path | None, typer.Option(envvar="HOLDFAST_SOCKET", help="Where the control socket is made.", readable=False)
     ] = None,
+    create: Annotated[bool, typer.Option("--create", help="Make the mountpoint if it is missing.")] = False,
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and log to the terminal.")] = False,
     supervise: Annotated[
         bool,
@@ -82,6 +83,8 @@ def mount(
     }
     options = _with_settings(options, settings_of(settings or []))
     loaded = load(config, os.environ, options)  # report mistakes here, not in a log
+    if create and loaded.config.mount.mountpoint:
+        mountpoints.create(loaded.config.mount.mountpoint)
     start_checks.check(loaded, os.environ)  # before the supervisor makes its socket
     replaces_dead = mountpoints.mount_at(loaded.config.mount.mountpoint) is not None
     command = [*_MODULE, "holdfast.daemon"]
@@ -133,63 +136,6 @@ def keeper(
     os.execv(sys.executable, [*_MODULE, "holdfast.supervision.keeper", "--abandon", str(abandon), str(directory)])
 
 
-def umount(
-    mountpoint: Annotated[str, typer.Argument(help="Where Holdfast is mounted.")],
-    lazy: Annotated[bool, typer.Option("--lazy", help="Take the mount away even though files are open in it.")] = False,
-    release: Annotated[
-        bool,
-        typer.Option("--release", help="Let the directory take writes again, and be removed; also if nothing is mounted."),
-    ] = False,
-    socket: Socket = DEFAULT_SOCKET,
-    as_json: Json = False,
-) -> None:
-    """Unmount; return when the daemon has ended.
-
-    The directory below takes no writes until --release: what somebody wrote there, the next mount would hide.
-    """
-    path = str(Path(mountpoint).absolute())
-    mounted = mountpoints.mount_at(path)
-    if mounted is None and release:
-        _release(path, as_json=as_json)
-        return
-    if mounted is None or mounted.file_system != mountpoints.FILE_SYSTEM:
-        raise NotMountedError(f"no Holdfast is mounted at {mountpoint}{_to_release(path)}")
-    status = _daemon_of(path, socket)
-    pid = status.pid if status else None
-    with waiting("unmounting", as_json=as_json):
-        if lazy or not mountpoints.is_alive(path):
-            mountpoints.detach(path)
-        else:
-            mountpoints.unmount(path)
-        if pid:
-            _wait_end(pid)
-        if release:
-            covered_directory.release(path)
-    if as_json:
-        print_json({"mountpoint": path, "pid": pid, "unsent": status.unsent_files if status else None})
-        return
-    say(f"unmounted {path}")
-    if not release and not os.access(path, os.W_OK):
-        say(f"the directory takes no writes until it is mounted again; 'holdfast umount --release {path}' gives it back")
-    _tell_unsent(status)
-
-
-def _release(path: str, *, as_json: bool) -> None:
-    was_protected = covered_directory.release(path)
-    if as_json:
-        print_json({"mountpoint": path, "pid": None, "unsent": None})
-    elif was_protected:
-        say(f"{path} takes writes again")
-    else:
-        say(f"{path} is left as it is: Holdfast has not protected it")
-
-
-def _to_release(path: str) -> str:
-    if not covered_directory.is_protected(path):
-        return ""
-    return f"; the directory takes no writes: 'holdfast umount --release {path}' gives it back"
-
-
 def restart(
     lazy: Annotated[bool, typer.Option("--lazy", help="Do it even though files are open in the mount.")] = False,
     socket: Socket = DEFAULT_SOCKET,
@@ -216,7 +162,7 @@ def restart(
     else:
         say(f"restarted on {status.mountpoint} (daemon {started['pid']}): {outcome}")
         _warn_of_silent(stores)
-        _tell_unsent(status)
+        tell_unsent(status)
 
 
 def _with_settings(options: dict[str, str | None], settings: dict[str, str]) -> dict[str, str | None]:
@@ -231,7 +177,7 @@ def _replace(socket: Path) -> dict[str, object]:
     """Restart the daemon under its mount; return the new one's ready message."""
     with ControlClient(socket) as client:
         pid = client.restart().pid
-    _wait_end(pid)
+    wait_end(pid)
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         with suppress(DaemonUnreachableError), ControlClient(socket) as client:
@@ -256,7 +202,7 @@ def _mount_again(status: Status, *, lazy: bool) -> dict[str, object]:
         command.insert(1, "-P")
     restart_check.check([*command, "--options-fd", str(options_fd)])
     (mountpoints.detach if lazy else mountpoints.unmount)(status.mountpoint)
-    _wait_end(status.pid)
+    wait_end(status.pid)
     return _start(command, options_fd)
 
 
@@ -344,45 +290,3 @@ def _warn_of_silent(stores: dict[str, RemoteStatus]) -> None:
                 f"the store {name} does not answer ({store.problem}); what is cached can be read, and requests are retried: "
                 "'holdfast wait --stores' returns when all stores answer"
             )
-
-
-def _tell_unsent(status: Status | None) -> None:
-    if status and status.unsent_files:
-        say(
-            f"{counted(status.unsent_files, 'file')} had not been sent to a store yet: kept in {status.store}, and sent "
-            "while Holdfast is mounted with it ('holdfast flush --all' waits for that)"
-        )
-
-
-def _daemon_of(path: str, socket: Path) -> Status | None:
-    """Return the status of the daemon behind ``socket`` if it is the one that mounted ``path``."""
-    try:
-        with ControlClient(socket) as client:
-            status = client.status()
-    except HoldfastError:  # the daemon itself may be at fault: unmount all the same
-        return None
-    return status if status.mountpoint == mountpoints.real_path(path) else None
-
-
-def _wait_end(pid: int) -> None:
-    """Wait until the daemon has ended: on its own, because its mount is gone, or by SIGTERM after a while.
-
-    It does not notice the unmount if another mount namespace, such as a container's, still has a copy of the mount.
-    """
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        if _ends_within(fd, _BEFORE_SIGTERM_SECONDS):
-            return
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(fd, signal.SIGTERM)
-        if not _ends_within(fd, _STOP_SECONDS):
-            raise HoldfastError(f"the mount is gone, but the daemon {pid} has not ended {_STOP_SECONDS:.0f} s after SIGTERM")
-    finally:
-        os.close(fd)
-
-
-def _ends_within(pidfd: int, seconds: float) -> bool:
-    return bool(select.select([pidfd], [], [], seconds)[0])

@@ -27,6 +27,7 @@ _OPTIONAL_FIELDS = 6
 _ANSWER_SECONDS = 5.0
 """The time limit for an answer, which takes milliseconds; starting the process that asks can take tenths of a second."""
 _KILLED_SECONDS = 1.0
+_LOOK_SECONDS = 1.0
 _BUSY_TRIES = 20
 _BUSY_PAUSE_SECONDS = 0.05
 _ASK = """import os, sys
@@ -222,6 +223,19 @@ def _check_dead(path: str, mount: Mount) -> None:
         )
 
 
+def create(path: str) -> None:
+    """Make the directory ``path`` if there is nothing. A mount that is on it is not asked: it may wait for its daemon.
+
+    Raises ``MountpointError``.
+    """
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        pass
+    except OSError as problem:
+        raise MountpointError(f"the mountpoint {path} can't be made: {problem.strerror}") from None
+
+
 def _check_directory(path: str) -> None:
     try:
         os.scandir(path).close()
@@ -260,6 +274,19 @@ def unmount(path: str) -> None:
 def detach(path: str) -> None:
     """Unmount lazily: the mountpoint is free at once; open files keep the file system alive."""
     _umount(path, _MNT_DETACH)
+
+
+def detach_when_dead(path: str) -> None:
+    """Wait until no Holdfast is mounted at ``path``; take a mount away that has no daemon, and that nobody holds for one.
+
+    Raises ``MountpointError``.
+    """
+    while (mount := mount_at(path)) is not None and mount.is_holdfast:
+        if life(path) is Life.DEAD:
+            with suppress(NotMountedError):  # somebody else has done it
+                detach(path)
+        else:
+            time.sleep(_LOOK_SECONDS)
 
 
 def _umount(path: str, flags: int) -> None:

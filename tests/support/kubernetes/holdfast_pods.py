@@ -31,7 +31,7 @@ class HoldfastPods:
         self._run = node.directory / "run"
         self._cache = node.directory / "cache"
         self.books = node.directory / "books"
-        for directory in (self.mountpoint, self.remote, self._run, self._cache, self.books):
+        for directory in (self.above, self.remote, self._run, self._cache, self.books):
             directory.mkdir(parents=True)
         self._socket = self._run / "control.sock"
         self.pods_socket = self._run / "pods/pods.sock"
@@ -48,7 +48,14 @@ class HoldfastPods:
 
     def daemon(self, *, host_pid: bool = True, supervise: bool = True, keeper: bool = True) -> Pod:
         """Start a daemon; return when it answers."""
-        command = ["holdfast", "mount", str(self.mountpoint), "--foreground", *(["--supervise"] if supervise else [])]
+        command = [
+            "holdfast",
+            "mount",
+            str(self.mountpoint),
+            "--create",
+            "--foreground",
+            *(["--supervise"] if supervise else []),
+        ]
         command += [f"--store={self._cache}/store", f"--socket={self._socket}"]
         command += [f"--keeper={self._run}/keeper"] if keeper else []
         command += [f"--{name}=file://{self.remote}/{name}" for name in ("checkpoints", "blobs")]

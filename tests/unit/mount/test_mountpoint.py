@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import MountpointError
 from holdfast.mount import mountpoint
+from holdfast.mount.mountpoint import Life
 from tests.support.disks.mounts import mounted, unserved
 from tests.support.users.privileges import as_nobody, needs_root
 
@@ -120,6 +121,28 @@ def test_a_missing_mountpoint(tmp_path: Path) -> None:
     with pytest.raises(MountpointError, match=f"{missing} does not exist; create it: mkdir -p {missing}"):
         mountpoint.prepare(str(missing))
     assert not missing.exists()
+
+
+def test_a_mount_that_waits_for_a_daemon_is_not_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    lives = [Life.ALIVE, Life.SILENT, Life.DEAD]
+    detached: list[str] = []
+    mount = mountpoint.Mount("/mnt", mountpoint.FILE_SYSTEM, 1, "holdfast", 2, 1)
+    monkeypatch.setattr(mountpoint, "mount_at", lambda _: mount if lives else None)
+    monkeypatch.setattr(mountpoint, "life", lambda _: lives.pop(0))
+    monkeypatch.setattr(mountpoint, "detach", lambda path: detached.append(f"{path} of {len(lives)}"))
+    monkeypatch.setattr(mountpoint, "_LOOK_SECONDS", 0)
+    mountpoint.detach_when_dead("/mnt")
+    assert detached == ["/mnt of 0"]
+
+
+def test_a_missing_mountpoint_is_made_when_that_is_asked_for(tmp_path: Path) -> None:
+    place = tmp_path / "mnt"
+    mountpoint.create(str(place))
+    (place / "file").touch()
+    mountpoint.create(str(place))
+    assert os.listdir(place) == ["file"]
+    with pytest.raises(MountpointError, match=f"{tmp_path}/none/mnt can't be made: No such file or directory"):
+        mountpoint.create(f"{tmp_path}/none/mnt")
 
 
 def test_a_mountpoint_that_is_no_directory(tmp_path: Path) -> None:
