@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from holdfast.config import load
+from tests.support.kubernetes.programs import helm_program
 from tests.support.kubernetes.schemas import LOCATION, write_schemas
 from tests.support.tools.go_programs import BuildError, go_program
 
 _ROOT = Path(__file__).parents[2] / "systemd/kubernetes"
-_HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
 _KUBECONFORM = "github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0"
 _ALL = (
     "storageClass.create=true",
@@ -34,7 +34,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     """Helm, kubeconform, and the directory of schemas."""
     schemas = tmp_path_factory.mktemp("schemas")
     try:
-        found = go_program("helm", _HELM), go_program("kubeconform", _KUBECONFORM)
+        found = helm_program(), go_program("kubeconform", _KUBECONFORM)
         write_schemas(schemas)
     except BuildError as problem:
         pytest.skip(str(problem))

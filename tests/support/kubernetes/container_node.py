@@ -21,26 +21,17 @@ from pathlib import Path
 
 import pytest
 
-from systemd.kubernetes.image import write_image
 from tests.cluster.namespaces import Identity, Namespaces
 from tests.cluster.node_init import Plan
 from tests.support.daemons.node import wait_until
 from tests.support.kubernetes.container_runtime import Pod, PodSpec, Runtime, Volume
+from tests.support.kubernetes.images import APPLICATION_IMAGE, write_application_image
 from tests.support.tools.cache import cache_directory
 
 _HOST = "container-node"
 _CHECKOUT = Path(__file__).parents[3]
-_IMAGE = "localhost/holdfast-tests:1"
 _TOOLS = ("containerd", "ctr", "containerd-shim-runc-v2", "runc", "gcc")
 _CGROUPS = Path("/sys/fs/cgroup")
-_PAUSE = "#include <unistd.h>\nint main(void) { for (;;) pause(); }\n"
-_FILES = {
-    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
-    "etc/group": "root:x:0:\n",
-    "etc/nsswitch.conf": "passwd: files\ngroup: files\n",
-}
-_DIRECTORIES = ("dev", "etc", "proc", "root", "run", "sys", "tmp", "usr", "var")
-_LINKS = ("bin", "lib", "lib64", "sbin")
 _CONFIG = """\
 version = 2
 root = "{directory}/containerd/root"
@@ -82,14 +73,14 @@ class ContainerNode:
         self._namespaces = Namespaces(plan, self._log)
         self._containerd: subprocess.Popen[bytes] | None = None
         self._installed = Path(os.environ["HOLDFAST_TEST_IMAGE"]) if "HOLDFAST_TEST_IMAGE" in os.environ else None
-        self.runtime = Runtime(directory / "containerd.sock", _IMAGE, f"/{directory.name}", directory / "logs")
+        self.runtime = Runtime(directory / "containerd.sock", APPLICATION_IMAGE, f"/{directory.name}", directory / "logs")
 
     def start(self) -> None:
         """Start containerd, and give it the image."""
         config, image = self.directory / "containerd.toml", self.directory / "image.tar"
         snapshotter = "native" if self._installed is None else "overlayfs"  # native: a copy of the image for each container
-        config.write_text(_CONFIG.format(directory=self.directory, image=_IMAGE, snapshotter=snapshotter))
-        _write_image(image)
+        config.write_text(_CONFIG.format(directory=self.directory, image=APPLICATION_IMAGE, snapshotter=snapshotter))
+        write_application_image(image)
         self._namespaces.start()
         for how in ("--bind", "--make-private", "--make-shared"):
             self._does("mount", how, str(self.shared), *([str(self.shared)] if how == "--bind" else []))
@@ -169,20 +160,3 @@ def container_node() -> Iterator[ContainerNode]:
         node.end()
         subprocess.run(["chattr", "-R", "-f", "-i", node.shared], check=False)  # as a daemon has made its mountpoint
         shutil.rmtree(directory)
-
-
-def _write_image(file: Path) -> None:
-    """Write an image whose program keeps the namespaces of a pod."""
-    with tempfile.TemporaryDirectory(dir=file.parent) as directory:
-        root = Path(directory)
-        root.chmod(0o755)
-        for name in _DIRECTORIES:
-            (root / name).mkdir(mode=0o755)
-        (root / "tmp").chmod(0o1777)
-        for name in _LINKS:
-            (root / name).symlink_to(f"usr/{name}")
-        for name, text in _FILES.items():
-            (root / name).write_text(text)
-        compiler = ["gcc", "-static", "-Os", "-x", "c", "-", "-o", str(root / "pause")]
-        subprocess.run(compiler, input=_PAUSE, text=True, check=True)
-        write_image(root, file, _IMAGE, ["/pause"])
