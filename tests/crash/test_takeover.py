@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,8 +27,9 @@ from tests.support.daemons.node import Node, StartError, settle, wait_until
 from tests.support.processes.children import children_of
 
 
-def supervised(make_node: NodeFactory, **settings: object) -> Node:
+def supervised(make_node: NodeFactory, faults: Sequence[str] = (), **settings: object) -> Node:
     node = make_node(**settings)
+    node.faults = list(faults)
     node.supervised = True
     return node.start()
 
@@ -188,8 +189,9 @@ def test_what_can_not_be_opened_again_is_not_sent_as_if_it_were_empty(
     assert (remote_files / "file").read_bytes() == b"sent and written"
 
 
-def test_links_locks_and_files_without_a_name_stay(make_node: NodeFactory) -> None:
-    node = supervised(make_node)
+@pytest.mark.parametrize("faults", [[], ["ids_beside_inode_numbers"]])
+def test_links_locks_and_files_without_a_name_stay(faults: list[str], make_node: NodeFactory) -> None:
+    node = supervised(make_node, faults)
     at = node.work / "one"
     at.mkdir()
     (at / "a").write_bytes(b"linked")

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE
 from tests.model import operations as ops
+from tests.support.daemons.faults.file_ids import OTHER_DISK
 from tests.support.daemons.node import Node
 
 NAMES = st.sampled_from(["a", "b", "c.tmp", "d", "d/a", "d/b", "d/e", "d/e/a", "f", "f/a"])
@@ -190,3 +191,24 @@ def test_a_working_directory_stays_the_same_over_restarts(node: Node, bases: tup
 
 def test_a_store_zone_stays_the_same_over_kills(node: Node, bases: tuple[Path, Path]) -> None:
     run(KilledStoreMachine, node, node.checkpoints, bases[0], 10)
+
+
+@pytest.fixture
+def node_with_ids(node: Node) -> Node:
+    """A node whose files are not known by their inode numbers."""
+    node.stop()
+    node.faults = ["ids_beside_inode_numbers"]
+    node.start()
+    (node.work / "known").mkdir()
+    assert (node.work / "known").stat().st_ino == node.backing(node.work / "known").stat().st_ino | OTHER_DISK
+    return node
+
+
+def test_a_working_directory_stays_the_same_whatever_its_files_are_known_by(
+    node_with_ids: Node, bases: tuple[Path, Path]
+) -> None:
+    run(RestartingMachine, node_with_ids, bases[1], bases[0], 10)
+
+
+def test_a_store_zone_stays_the_same_whatever_its_files_are_known_by(node_with_ids: Node, bases: tuple[Path, Path]) -> None:
+    run(KilledStoreMachine, node_with_ids, node_with_ids.checkpoints, bases[0], 10)

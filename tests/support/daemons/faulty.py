@@ -9,12 +9,13 @@ from __future__ import annotations
 import sys
 
 from holdfast import daemon
-from tests.support.daemons.faults import cache_trace, call_trace, crash_points, kernel, requests, stores, takeover
+from tests.support.daemons.faults import cache_trace, call_trace, crash_points, file_ids, kernel, requests, stores, takeover
 
 FAULTS = {
     fault.__name__: fault
     for fault in (
         crash_points.crash_at_point,
+        file_ids.ids_beside_inode_numbers,
         kernel.no_prune,
         kernel.no_takeover,
         kernel.no_mount_beneath,
