@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.mount.test_objects import objects
+from tests.support.daemons.kept import keeper
 from tests.support.daemons.node import Node, wait_until
 from tests.support.disks.recorded_disk import RecordedDisk
 
@@ -100,6 +103,38 @@ def extents(path: Path) -> list[range]:
 def blocks(path: Path) -> list[int]:
     """Return the offsets on the disk, in bytes, of the first block of each extent of a file."""
     return [extent[0] for extent in extents(path)]
+
+
+_JOB = """
+import os, sys
+os.chdir(sys.argv[1])
+while True:
+    with open("state", "wb") as file:
+        file.write(bytes(100_000))
+        os.fsync(file.fileno())
+    print("synced", flush=True)
+"""
+_LOOKER = """
+import os, sys
+os.chdir(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+os.listdir(".")
+"""
+
+
+@contextmanager
+def program(text: str, directory: Path) -> Iterator[subprocess.Popen[str]]:
+    """A program at work in a directory, which has written its first line."""
+    command = [sys.executable, "-c", text, str(directory)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
 
 
 def is_read_only(directory: Path) -> bool:
@@ -245,3 +280,34 @@ def test_an_index_that_the_disk_can_not_read_any_more_ends_the_daemon_and_nobody
     wait_until(lambda: objects(remote_files) == wanted)  # deletions are held back for a moment
     assert objects(remote_files.with_name("blobs")) == {"late": DATA}
     node.clean_up()  # before the disk goes
+
+
+@pytest.mark.promise("failed-disk")
+@pytest.mark.parametrize("is_kept", [False, True], ids=["supervisor", "keeper"])
+def test_nobody_waits_for_a_daemon_whose_disk_has_failed_and_nothing_committed_is_lost(
+    is_kept: bool, make_node: NodeFactory, bad_disk: RecordedDisk, workspace: Path
+) -> None:
+    node = make_node(store__directory=bad_disk.path / "store")
+    node.supervised = True
+    node.expected_faults += ["has failed", "Fatal Python error: Bus error", "most recent call first", "  File "]
+    with ExitStack() as stack:
+        if is_kept:
+            node.settings["mount.keeper"] = node.directory / "keeper"
+            stack.enter_context(keeper(node.directory / "keeper"))
+        node.start()
+        (node.checkpoints / "committed").write_bytes(DATA)
+        (node.work / "worker_1").mkdir()
+        job = stack.enter_context(program(_JOB, node.work / "worker_1"))
+        looker = stack.enter_context(program(_LOOKER, node.checkpoints))
+        bad_disk.fail()
+        _, problem = job.communicate(timeout=60)
+        assert os.strerror(errno.EIO) in problem or os.strerror(errno.EROFS) in problem
+        node.kill_daemon()
+        _, problem = looker.communicate("look\n", timeout=60)
+        assert os.strerror(errno.ENOTCONN) in problem or os.strerror(errno.ECONNABORTED) in problem
+        node.signal_supervisor(signal.SIGTERM)
+        node.wait_end()
+        node.store = node.settings["store.directory"] = workspace / "another disk"
+        node.start()
+        assert (node.checkpoints / "committed").read_bytes() == DATA
+        node.clean_up()  # before the keeper and the disk go

@@ -22,7 +22,7 @@ import trio
 
 from holdfast import __version__
 from holdfast.config import Config, LoadedConfig, LogSection, handed_over, load, settings_of
-from holdfast.errors import HoldfastError, NotConfiguredError, UnmountedError
+from holdfast.errors import ConfigurationError, HoldfastError, NotConfiguredError, StoreUnsuitableError, UnmountedError
 from holdfast.preflight import start_checks
 from holdfast.process import allocator, capabilities, startup
 from holdfast.supervision.service_manager import NOT_CONFIGURED_STATUS, RESTART_STATUS, ServiceManager, received
@@ -50,9 +50,13 @@ def main(arguments: list[str] | None = None) -> int:
     starter = _Starter(options.ready_fd, manager)
     try:
         read = _reader(options)
-        # With a mount to take over, a restart may yet find the file mended.
-        loaded = _checked(read, unit="" if descriptors else options.unit)  # before anything is opened, even the log
-        _set_up_log(loaded.config.log, loaded, in_background=options.background)
+        try:
+            # With a mount to take over, a restart may yet find the file mended.
+            loaded = _checked(read, unit="" if descriptors else options.unit)  # before anything is opened, even the log
+            _set_up_log(loaded.config.log, loaded, in_background=options.background)
+        except (ConfigurationError, StoreUnsuitableError):
+            startup.give_up_if_disk_failed(read().config, manager, descriptors)
+            raise
         ready = partial(starter.ready, loaded.config.mount.mountpoint)
         wants_restart = trio.run(startup.run_daemon, loaded, manager, descriptors, ready, partial(_again, read))
     except UnmountedError as problem:

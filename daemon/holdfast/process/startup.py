@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from holdfast.config import Config, LoadedConfig
-from holdfast.errors import TakeoverError
+from holdfast.errors import StoreUnsuitableError, TakeoverError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.kernel_notifications import KernelNotifier
@@ -56,8 +56,7 @@ async def run_daemon(
     nothing is left mounted then, except a mount that can still be taken over. ``UnmountedError``: it need not start.
     """
     _prepare_process()
-    keeper = KeeperLink(loaded.config.mount.keeper) if loaded.config.mount.keeper else None
-    handover = Handover(SessionArea.beside(Path(loaded.config.control.socket)), manager, descriptors, keeper)
+    handover = _handover(loaded.config, manager, descriptors)
     inheritance = None
     if not handover.fetch():  # before the session is claimed: the daemon that is to take the mount over may be starting
         mountpoint.check(loaded.config.mount.mountpoint)
@@ -70,6 +69,34 @@ async def run_daemon(
             inheritance.clear_away(loaded.config.mount.mountpoint)
         handover.abandon()
         return await _run(loaded.config, handover, None, str(problem), ready, read_again)
+    except StoreUnsuitableError:
+        if inheritance is not None and _has_failed(loaded.config):
+            inheritance.clear_away(loaded.config.mount.mountpoint)
+            handover.abandon()
+        raise
+
+
+def give_up_if_disk_failed(config: Config, manager: ServiceManager, descriptors: Mapping[str, int]) -> None:
+    """Give up a mount that is held for the next daemon if the store's disk has failed. Call it when a start has failed.
+
+    No daemon can start on such a disk, and whoever works in the mount would wait for one: now they get errors.
+    """
+    if (descriptors or config.mount.keeper) and _has_failed(config):
+        handover = _handover(config, manager, descriptors)
+        if handover.fetch():
+            handover.abandon()
+
+
+def _has_failed(config: Config) -> bool:
+    has_failed = StoreDirectory.has_failed(Path(config.store.directory))
+    if has_failed:
+        _log.error("the disk of %s has failed, and no daemon can start on it: a mount is given up", config.store.directory)
+    return has_failed
+
+
+def _handover(config: Config, manager: ServiceManager, descriptors: Mapping[str, int]) -> Handover:
+    keeper = KeeperLink(config.mount.keeper) if config.mount.keeper else None
+    return Handover(SessionArea.beside(Path(config.control.socket)), manager, descriptors, keeper)
 
 
 async def _run(

@@ -45,7 +45,11 @@ _FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"
 _HELD_FILE = "held"
 _PROBE = ".probe-"
-_SUBDIRECTORIES = ("tree", "fetching", "orphans", "trash", "quarantine", "index")
+_OF_FILES = ("tree", "fetching", "orphans", "trash", "quarantine")
+"""The subdirectories between which files are renamed and linked."""
+_SUBDIRECTORIES = (*_OF_FILES, "index")
+_FAILED = frozenset({errno.EIO, errno.EROFS, errno.ENXIO, errno.ENODEV, errno.EUCLEAN, errno.ESHUTDOWN})
+"""The errors of a disk that is broken or gone, and of its file system, which takes no more writes then."""
 _WHERE_TO = "set store.directory (--store) to a directory on ext4, XFS or btrfs"
 _ANOTHER = (
     "set store.directory (--store) to a new directory, and keep this one: "
@@ -81,14 +85,15 @@ class StoreDirectory:
     def open(cls, path: Path) -> StoreDirectory:
         """Open the store at ``path``; create it if it is empty or missing.
 
-        Raises ``StoreUnsuitableError`` (not writable, no hard links, on tmpfs, another format, not a store) and
-        ``StoreInUseError``. A directory that is refused is left unchanged, and a missing one is not created.
+        Raises ``StoreUnsuitableError`` (not writable, no hard links, on tmpfs, on two disks, another format, not a store)
+        and ``StoreInUseError``. A directory that is refused is left unchanged, and a missing one is not created.
         """
         with ExitStack() as undo, _explained(path):
             _make(path, undo)
             _check_contents(path)
             _read_format(path)
             kind = _check_lasting(path)
+            _check_one_file_system(path)
             lock_fd = _lock(path, undo)
             _check_hard_links(path, kind)
             store_id = _read_format(path) or _write_format(path, undo)  # another daemon may have written it before
@@ -128,6 +133,7 @@ class StoreDirectory:
                 _check_contents(path)
                 _read_format(path)
             _check_lasting(path, nearest)
+            _check_one_file_system(path)
             if not nearest.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
             if not os.access(nearest, os.W_OK | os.X_OK):
@@ -138,6 +144,22 @@ class StoreDirectory:
     def is_at(path: Path) -> bool:
         """Say whether there is a store at ``path`` that a daemon has used, whatever its format."""
         return (path / _FORMAT_FILE).exists()
+
+    @staticmethod
+    def has_failed(path: Path) -> bool:
+        """Say whether the disk of the store at ``path`` has failed: no daemon can start on it. Waits for the disk."""
+        probe = path / f"{_PROBE}disk"
+        try:
+            probe.unlink(missing_ok=True)  # a crash may have left it behind
+            fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+                probe.unlink()
+        except OSError as problem:
+            return problem.errno in _FAILED
+        return False
 
     @property
     def index_path(self) -> Path:
@@ -196,6 +218,17 @@ def _check_lasting(path: Path, there: Path | None = None) -> str:
     if kind in _VOLATILE:
         raise StoreUnsuitableError(f"the store directory {path} is on {kind}, which a reboot empties; {_WHERE_TO}")
     return kind
+
+
+def _check_one_file_system(path: Path) -> None:
+    """Refuse a store in which something is mounted: its files are told apart, and move, within one file system."""
+    places = tuple(f"{mountpoint.real_path(str(path))}/{name}/" for name in _OF_FILES)
+    for mount in mountpoint.mounts():
+        if f"{mount.mountpoint}/".startswith(places):
+            raise StoreUnsuitableError(
+                f"something is mounted on {mount.mountpoint}, but all files of the store directory {path} must be on one "
+                "file system; unmount it, and put several disks together below the store directory (LVM, RAID)"
+            )
 
 
 def _lock(path: Path, undo: ExitStack) -> int:

@@ -230,6 +230,11 @@ class RecordedDisk:
         """Let all writes fail, or none."""
         self._order(is_read_only=fails)
 
+    def fail(self) -> None:
+        """Let all reads and writes fail from now on, as of a disk that is pulled out."""
+        blocks = self.image.stat().st_size // BLOCK_BYTES
+        self._order(is_read_only=True, unreadable=list(range(blocks)))
+
     def failures(self) -> tuple[int, int]:
         """Return how many reads and writes have failed."""
         told = self._order()

@@ -195,6 +195,37 @@ def test_a_file_system_without_hard_links_is_refused(path: Path) -> None:
         assert "is on mqueue, which can't make hard links (Operation not permitted)" in refused(path)
 
 
+@needs_root
+@pytest.mark.parametrize("place", ["tree/work/executor_1", "orphans"])
+def test_a_store_with_another_file_system_in_it_is_refused(path: Path, place: str) -> None:
+    StoreDirectory.open(path).close()
+    with mounted("tmpfs", path / place):
+        expected = f"something is mounted on {path / place}, but all files of the store directory {path} must be on one"
+        assert expected in refused(path)
+        with pytest.raises(StoreUnsuitableError, match="something is mounted"):
+            StoreDirectory.check(path)
+    StoreDirectory.open(path).close()
+
+
+@needs_root
+def test_an_index_on_a_disk_of_its_own_is_none_of_the_files(path: Path) -> None:
+    StoreDirectory.open(path).close()
+    with mounted("tmpfs", path / "index"):
+        StoreDirectory.open(path).close()
+
+
+@needs_root
+def test_a_disk_that_takes_no_writes_has_failed(path: Path, workspace: Path) -> None:
+    StoreDirectory.open(path).close()
+    before = contents(path)
+    (path / ".probe-disk").touch()  # as a crash leaves it
+    assert not StoreDirectory.has_failed(path)
+    assert contents(path) == before
+    with mounted_read_only(workspace, workspace / "shown") as shown:
+        assert StoreDirectory.has_failed(shown / path.name)
+    assert not StoreDirectory.has_failed(workspace / "missing")
+
+
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK])
 def test_hard_links_that_fail_for_whatever_reason(path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def no_links(source: Path, target: Path) -> None:
