@@ -67,13 +67,33 @@ class FsspecRoot(NamedTuple):
         there = self.type_of(parent)
         if there is None:
             try:
-                self.files.makedirs(self.path(parent), exist_ok=True)
+                self.make_directory(parent)
             except OSError:  # each library has its own kind for it
                 if not self._is_below_object(parent):
                     raise
                 raise NameNotStorableError(f"{key}: there is an object among the directories above") from None
         elif there != DIRECTORY:
             raise NameNotStorableError(f"{key}: {parent} is an object itself")
+
+    def make_directory(self, key: str) -> None:
+        """Make the directory ``key`` and those above it, also while others do so.
+
+        To some libraries it is an error, of whatever kind, if one has come since they looked (SFTP: "Failure"). The next try
+        then finds one more of them.
+        """
+        path = self.path(key)
+        for others in reversed(range(path.count("/") + 1)):
+            try:
+                self.files.makedirs(path, exist_ok=True)
+            except PermissionError:
+                raise
+            except OSError:
+                if self.type_of(key) == DIRECTORY:
+                    return
+                if not others or self._is_below_object(key):
+                    raise
+            else:
+                return
 
     def _is_below_object(self, directory: str) -> bool:
         parts = directory.split("/")
@@ -91,7 +111,7 @@ class FsspecRoot(NamedTuple):
             try:
                 stage(staged)
             except FileNotFoundError:  # this is the first write to the store
-                self.files.makedirs(self.path(PRIVATE), exist_ok=True)
+                self.make_directory(PRIVATE)
                 stage(staged)
             sign_of_life()
             if self.check_free(key, what, create_only=create_only):

@@ -96,7 +96,7 @@ class FsspecStore(RemoteStore):
 
     def probe(self) -> None:
         with self._request(f"asking {self.url}") as root:
-            root.files.makedirs(root.path(PRIVATE), exist_ok=True)
+            root.make_directory(PRIVATE)
 
     def look(self) -> None:
         with self._request(f"asking {self.url}") as root:

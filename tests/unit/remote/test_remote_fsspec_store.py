@@ -83,6 +83,34 @@ def store(faulty: type[Faulty]) -> RemoteStore:
     return opened(f"{SCHEME}:///box", {"password": SECRET})
 
 
+@pytest.mark.parametrize("others_do_it", [True, False])
+def test_directories_that_others_make_at_the_same_moment_are_no_error(
+    store: RemoteStore, faulty: type[Faulty], monkeypatch: pytest.MonkeyPatch, *, others_do_it: bool
+) -> None:
+    """fsspec looks whether each is there and then makes it; if it is there by then, an SFTP server says only "Failure"."""
+    failures: list[str] = []
+
+    def makedirs(self: Faulty, path: str, exist_ok: bool = False) -> None:
+        assert exist_ok
+        levels = self._strip_protocol(path).split("/")
+        for count in range(2, len(levels) + 1):
+            if not self.exists(level := "/".join(levels[:count])):
+                if others_do_it:
+                    self.mkdir(level, create_parents=False)
+                failures.append(level)
+                raise OSError("Failure")
+
+    monkeypatch.setattr(faulty, "makedirs", makedirs)
+    if others_do_it:
+        put(store, "d/e/f/a")
+        assert content(store, "d/e/f/a") == b"bytes"
+        assert failures == ["/box", "/box/d", "/box/d/e", "/box/d/e/f"]
+    else:
+        with pytest.raises(RemoteUnavailableError, match="Failure"):
+            put(store, "d/e/f/a")
+        assert set(failures) == {"/box"}
+
+
 def test_nothing_is_opened_before_it_is_needed(store: RemoteStore, faulty: type[Faulty]) -> None:
     assert faulty.made == 0
     put(store, "a")
