@@ -116,6 +116,10 @@ class RemoteStore(abc.ABC):
     name_rules = NameRules()
     has_checksums = False
     """True if ``checksum`` may ask the store."""
+    parallel_reads = 8
+    """How many requests for a large object are worth their while side by side."""
+    longest_read_bytes = 0
+    """The most that one request for a large object had best ask for, if that is more than a part."""
     requests_in_a_call = 2
     """The limit of a call's silence (``life_signs``), as a multiple of the time for a request."""
 

@@ -117,6 +117,8 @@ class HdfsStore(RemoteStore):
     """A directory of an HDFS."""
 
     capabilities = Capabilities(conditional_create=True, atomic=True, metadata=True, versions=True, cheap_head=True)
+    parallel_reads = 4
+    longest_read_bytes = 64 * 2**20  # to look a file up and open it costs the servers as much as to send several MiB
     name_rules = _RULES
 
     def __init__(self, shown_url: str, client: HdfsClient, directory: str) -> None:

@@ -1,4 +1,4 @@
-"""Fetching objects: one fetch of an object at a time, in parallel ranges, checked before anybody reads it.
+"""Fetching objects: one fetch of an object at a time, in parallel runs of parts, checked before anybody reads it.
 
 Steps: make room, stage a file, GET its parts, check them, place the file, write the entry. A crash before the last step
 leaves a staged file, which the next start removes. A part whose digest does not match is fetched again (the fault may have
@@ -9,7 +9,6 @@ for the bytes (``stale_notes``): of one part at once, else once the whole file i
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +16,7 @@ from functools import partial
 import trio
 from trio.from_thread import check_cancelled
 
-from holdfast.digest import Checksum, ChunkHasher, Fingerprint, Hasher, fingerprint_of_file
+from holdfast.digest import Checksum, Fingerprint, fingerprint_of_file
 from holdfast.errors import (
     CacheFullError,
     HoldfastError,
@@ -26,16 +25,18 @@ from holdfast.errors import (
     ObjectMissingError,
     RemoteUnavailableError,
 )
-from holdfast.remote import ObjectInfo, RemoteStore
+from holdfast.remote import ObjectInfo
 from holdfast.store import Staging, mark_copy
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer.fair_slots import IN_BACKGROUND
 from holdfast.transfer.listing_cache import KnownObject
+from holdfast.transfer.part_runs import PartRun
 from holdfast.transfer.partial_fetch import PartialFetch
 from holdfast.transfer.remotes import ObjectPath
+from holdfast.transfer.run_reading import Arrivals, read_part, read_run
 from holdfast.transfer.stale_notes import is_stale, may_be_stale
+from holdfast.transfer.store_requests import RemoteAccess
 
-_PARALLEL_PARTS = 8
 _TRIES = 3
 _MOST_TOLD = 10_000
 
@@ -131,6 +132,8 @@ class Fetcher:
         assert first is not None
         info = await self._download_part(fetch, first)
         await self._download_rest(fetch)
+        if not fetch.has_come:
+            raise RemoteUnavailableError(f"GET {fetch.target.key}: parts of it have not come")
         if fetch.fingerprint is None:
             found = await trio.to_thread.run_sync(fingerprint_of_file, fetch.fd)
             if not fetch.whole_checked(found) and not await self._is_stale(fetch, info, found):
@@ -154,29 +157,51 @@ class Fetcher:
 
     async def _download_rest(self, fetch: PartialFetch) -> None:
         problems: list[HoldfastError] = []
+        access = fetch.target.remote.access
+        store = access.store
 
-        async def fetch_parts() -> None:
+        async def fetch_runs() -> None:
             try:
-                while (part := fetch.next_part()) is not None:
+                while (run := fetch.next_run(_longest_run_bytes(access), store.parallel_reads)) is not None:
                     IN_BACKGROUND.set(fetch.in_background)  # by now somebody may wait for it
-                    await self._download_part(fetch, part)
+                    await self._download_run(fetch, run)
             except HoldfastError as problem:
                 problems.append(problem)
                 nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:
-            for _ in range(min(_PARALLEL_PARTS, fetch.queued_parts)):
-                nursery.start_soon(fetch_parts)
+            for _ in range(min(store.parallel_reads, fetch.queued_parts)):
+                nursery.start_soon(fetch_runs)
         if problems:
             raise problems[0]
 
-    async def _download_part(self, fetch: PartialFetch, part: int) -> ObjectInfo:
+    async def _download_run(self, fetch: PartialFetch, run: PartRun) -> None:
+        """Fetch the parts of a run. What its request does not come to is queued; what comes corrupt is fetched again."""
+        access, parts, arrivals = fetch.target.remote.access, run.left, Arrivals(fetch, run)
+        try:
+            if len(parts) > 1:
+                await self._take(fetch, parts)
+                await access.read(read_run, access.store, fetch, run, arrivals.tell)
+            else:
+                await self._download_part(fetch, parts.start)
+                run.end()
+        finally:
+            fetch.end_run(run)
+        for part in arrivals.corrupt():
+            await self._download_part(fetch, part, failed=1)
+
+    async def _take(self, fetch: PartialFetch, parts: range) -> None:
+        """Wait until the bytes of ``parts`` may be fetched."""
+        (start, _), (_, end) = fetch.part_range(parts[0]), fetch.part_range(parts[-1])
+        await fetch.target.remote.access.downloads.take(end - start)
+
+    async def _download_part(self, fetch: PartialFetch, part: int, failed: int = 0) -> ObjectInfo:
+        """Fetch a part, whose bytes have come corrupt ``failed`` times already."""
         access = fetch.target.remote.access
-        start, end = fetch.part_range(part)
         is_whole = fetch.part_range(part) == (0, fetch.known.size_bytes)
-        for attempt in range(_TRIES):
-            await access.downloads.take(end - start)
-            info, found = await access.read(_read_part, access.store, fetch.target.key, fetch.known, start, end, fetch.fd)
+        for attempt in range(failed, _TRIES):
+            await self._take(fetch, range(part, part + 1))
+            found, info = await access.read(read_part, access.store, fetch, part)
             if fetch.part_checked(part, found, Fingerprint.from_metadata(info.metadata, fetch.known.size_bytes)):
                 self._tell_corrupt(fetch, part, attempt)
                 return info
@@ -221,33 +246,9 @@ class Fetcher:
         )
 
 
-def _read_part(
-    store: RemoteStore, key: str, known: KnownObject, start: int, end: int, fd: int
-) -> tuple[ObjectInfo, Fingerprint]:
-    """GET the bytes ``start`` to ``end`` into ``fd``; return the object's info and the fingerprint of these bytes."""
-    body = store.read(key, start, end, known.etag)
-    if known.etag not in ("", body.info.etag):
-        raise ObjectChangedError(f"GET {key}: the store answers with another version than it was asked for")
-    if body.info.size_bytes != known.size_bytes:
-        raise ObjectChangedError(f"GET {key}: the object has {body.info.size_bytes} bytes, not {known.size_bytes}")
-    hasher = Hasher(known.size_bytes) if end - start == known.size_bytes else ChunkHasher()
-    offset = start
-    for buffer in body.buffers:
-        if offset + len(buffer) > end:  # it would overwrite what was checked
-            raise RemoteUnavailableError(f"GET {key}: the store sends more than {end - start} bytes")
-        hasher.update(buffer)
-        _write_all(fd, buffer, offset)
-        offset += len(buffer)
-    if offset != end:
-        raise RemoteUnavailableError(f"GET {key}: the store sent {offset - start} bytes instead of {end - start}")
-    return body.info, hasher.finish()
-
-
-def _write_all(fd: int, buffer: bytes, offset: int) -> None:
-    view = memoryview(buffer)
-    while len(view):
-        count = os.pwrite(fd, view, offset)
-        view, offset = view[count:], offset + count
+def _longest_run_bytes(access: RemoteAccess) -> int:
+    """Return the most that one request asks for. What it takes of a limited pace, it takes at once."""
+    return 0 if access.downloads.is_limited else access.store.longest_read_bytes
 
 
 def _disk_error(problem: OSError) -> HoldfastError:

@@ -31,6 +31,11 @@ class Pace:
         self._turns = 0
         self._changed = trio.Event()
 
+    @property
+    def is_limited(self) -> bool:
+        """True if there is a limit."""
+        return self._per_second > 0
+
     def set_rate(self, per_second: float) -> None:
         """Use another rate from now on, also for those that wait."""
         now = trio.current_time()

@@ -16,6 +16,7 @@ from holdfast.digest import Fingerprint, chunk_bytes_for, chunk_count
 from holdfast.errors import HoldfastError, ObjectChangedError, ObjectMissingError
 from holdfast.system.file_id import file_stat
 from holdfast.transfer.listing_cache import KnownObject
+from holdfast.transfer.part_runs import PartRun
 from holdfast.transfer.remotes import ObjectPath
 
 
@@ -43,6 +44,8 @@ class PartialFetch:
         self._holders = 1
         self._part_bytes = chunk_bytes_for(known.size_bytes)
         self._queued = deque(range(chunk_count(known.size_bytes)))
+        self._runs: list[PartRun] = []
+        self._missing = set(self._queued)
         self._readable: set[int] = set()
         self._progress = trio.Event()
         self._finished = False
@@ -57,6 +60,11 @@ class PartialFetch:
     def arrived_bytes(self) -> int:
         """The number of its bytes that can be read already."""
         return min(self.known.size_bytes, len(self._readable) * self._part_bytes)
+
+    @property
+    def has_come(self) -> bool:
+        """True once the bytes of all parts are in the staged file."""
+        return not self._missing
 
     @property
     def failed(self) -> bool:
@@ -99,6 +107,39 @@ class PartialFetch:
         """Take the part to fetch next off the queue; None when all have been taken."""
         return self._queued.popleft() if self._queued else None
 
+    def next_run(self, longest_bytes: int, shares: int) -> PartRun | None:
+        """Take the parts to fetch next off the queue, for one request; None when all have been taken.
+
+        They have at most ``longest_bytes`` and, if possible, leave as many to each other of ``shares`` requests. Without
+        chunk digests it is one part: nothing vouches for a part before the answer has ended.
+        """
+        most = min(longest_bytes // self._part_bytes, 1 + (len(self._queued) - 1) // shares)
+        if self.expected is None or not self.expected.chunks or self.doubted:
+            most = 1
+        first = self.next_part()
+        if first is None:
+            return None
+        end = first + 1
+        while end - first < most and self._queued and self._queued[0] == end:
+            end += 1
+            self._queued.popleft()
+        run = PartRun(range(first, end))
+        self._runs.append(run)
+        return run
+
+    def end_run(self, run: PartRun) -> None:
+        """Queue what has not come of a run that has ended."""
+        self._runs.remove(run)
+        self._requeue(run.end())
+
+    def shorten_run(self, run: PartRun) -> None:
+        """Let a run end with the part that is read now, and queue the rest."""
+        if left := run.left:
+            self._requeue(run.take_away(left.start + 1))
+
+    def _requeue(self, parts: range) -> None:
+        self._queued.extendleft(reversed(parts))
+
     @property
     def queued_parts(self) -> int:
         """The number of parts that have not been taken yet."""
@@ -114,17 +155,20 @@ class PartialFetch:
             raise ObjectChangedError(f"GET {self.target.key}: its digest is another one than a moment ago")
         if not self._matches(part, found, expected):
             return False
+        self._missing.discard(part)
         self.expected, self._expected_is_known = expected, True
         return True
 
     def doubt(self, part: int) -> None:
         """Believe the chunk digests no more: nothing further is readable before the whole file has been checked."""
         self.doubted.append(part)
+        self._missing.discard(part)
         self.fingerprint = None
 
     def note_is_stale(self, found: Fingerprint) -> None:
         """Take the file's own fingerprint for the right one: the store vouches for its bytes, and the note is of others."""
         self.fingerprint, self.expected = found, None
+        self._missing.clear()
 
     def _matches(self, part: int, found: Fingerprint, expected: Fingerprint | None) -> bool:
         if chunk_count(self.known.size_bytes) == 1:
@@ -169,8 +213,16 @@ class PartialFetch:
             if part in self._queued:
                 self._queued.remove(part)
                 self._queued.appendleft(part)
+            else:
+                self._take_from_runs(part)
         while not self._finished and not self._readable.issuperset(parts):
             await self._step()
+
+    def _take_from_runs(self, part: int) -> None:
+        """Queue a part that a run would come to late: neither the one that is read there nor the next."""
+        for run in self._runs:
+            if part in run.left[2:]:
+                self._requeue(run.take_away(part))
 
     async def wait_whole(self) -> None:
         """Wait until the file is whole and verified. Raises the error that ended the fetch."""

@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.fs.file_io.prefetch import Prefetcher
 from holdfast.process import serving
 from holdfast.remote.file_store import FileStore
-from holdfast.transfer import fetch
+from holdfast.transfer import fetch, run_reading
 from holdfast.transfer.store_requests import RemoteAccess
 from tests.support.checkpoints.toy_format import WITH_TOY
 from tests.support.daemons.faults.switches import SWITCHES, exists, replace, wait_in_thread_until_gone, wait_until_gone
@@ -30,17 +30,18 @@ def waiting_store() -> None:
 
 def _wait_in_fetches(switches: Path) -> None:
     """Let no more than one part of all files come while ``fetches`` is there."""
-    original = fetch._read_part
+    original = run_reading.read_run
     came: list[object] = []
 
     @wraps(original)
-    def read_part(*arguments: Any) -> Any:
+    def read_run(*arguments: Any) -> None:
         came.append(None)
         if len(came) > 1:
             wait_in_thread_until_gone(switches / "fetches", switches / "held")
-        return original(*arguments)
+        original(*arguments)
 
-    replace(fetch, "_read_part", read_part)
+    for module in (run_reading, fetch):
+        replace(module, "read_run", read_run)
 
 
 def _wait_in_puts(switches: Path) -> None:
