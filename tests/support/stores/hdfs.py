@@ -1,13 +1,15 @@
 """HDFS for tests: Hadoop's own namenode and datanode in one process, which ends with whoever has started it.
 
-The jars (90 MB) come once from Maven Central, as ``hdfs_pom.xml`` names them, into ``$HOLDFAST_CACHE/hdfs-VERSION``; Maven
-checks them by their checksums. The fixture ``hdfs`` of session scope skips with the reason where there is no Java or Maven,
-or Maven can't get them. ``python -m tests.support.stores.hdfs`` makes sure that they are there.
+The jars (90 MB) come once from Maven Central, as ``hdfs_pom.xml`` and ``minikdc_pom.xml`` name them, into
+``$HOLDFAST_CACHE/hdfs-VERSION`` and ``minikdc-VERSION``; Maven checks them by their checksums. The fixture ``hdfs`` of
+session scope skips with the reason where there is no Java or Maven, or Maven can't get them.
+``python -m tests.support.stores.hdfs`` makes sure that they are there.
 """
 
 from __future__ import annotations
 
 import getpass
+import itertools
 import os
 import re
 import select
@@ -17,7 +19,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,10 +33,13 @@ from tests.support.processes.children import DIES_WITH_US
 from tests.support.tools.cache import cache_directory, locked
 
 _HERE = Path(__file__).parent
-_POM = _HERE / "hdfs_pom.xml"
+_HDFS = _HERE / "hdfs_pom.xml"
+_MINIKDC = _HERE / "minikdc_pom.xml"
 _START_SECONDS = 300.0
 _READY = re.compile(rb"^READY (\d+) (\d+)$", re.MULTILINE)
 _JAVA = ("java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_TOKEN = re.compile(rb"^TOKEN (\S+)$", re.MULTILINE)
+_JDK_KERBEROS = ("--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED",)
 _FAST = ("dfs.namenode.edits.noeditlogchannelflush=true",)
 
 
@@ -124,38 +129,76 @@ class Hdfs:
         os.kill(self.pid, signal.SIGCONT)
 
 
+@dataclass(frozen=True)
+class SecureHdfs:
+    """The directory of a user at an HDFS that takes Kerberos and delegation tokens alone."""
+
+    http_port: int
+    rpc_port: int
+    new_token: Callable[[], str]
+    """Returns a new delegation token of the user."""
+
+    @property
+    def url(self) -> str:
+        """The directory as a store's URL."""
+        return f"hdfs://127.0.0.1:{self.rpc_port}/holdfast"
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Options for ``open_store``, without a token."""
+        return {"namenodes": f"127.0.0.1:{self.http_port}"}
+
+
 @contextmanager
 def serving_hdfs(*settings: str) -> Iterator[Hdfs]:
     """Run an HDFS with ``settings`` (``NAME=VALUE``) until the block ends. Raises ``NoHdfsError``."""
-    jars = _jars()
+    jars = _jars(_HDFS)
+    with _running("MiniHdfs.java", [f"{jars}/*"], (), [*_FAST, *settings]) as (process, output):
+        ready = _await_said(process, output, _READY)
+        yield Hdfs(int(ready[1]), int(ready[2]), process.pid)
+
+
+@contextmanager
+def serving_secure_hdfs(*settings: str) -> Iterator[SecureHdfs]:
+    """Run an HDFS with a KDC and ``settings`` (``NAME=VALUE``) until the block ends. Raises ``NoHdfsError``."""
+    jars = [f"{_jars(_HDFS)}/*", f"{_jars(_MINIKDC)}/*"]
+    with _running("SecureHdfs.java", jars, _JDK_KERBEROS, [*_FAST, *settings]) as (process, output):
+        ready = _await_said(process, output, _READY)
+        numbers = itertools.count(1)
+
+        def new_token() -> str:
+            assert process.stdin is not None
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            return _await_said(process, output, _TOKEN, next(numbers))[1].decode()
+
+        yield SecureHdfs(int(ready[2]), int(ready[1]), new_token)
+
+
+@contextmanager
+def _running(
+    source: str, jars: list[str], options: Iterable[str], settings: list[str]
+) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """Run a Java program in a directory of its own until the block ends; yield the process and the file of its output."""
     base = os.environ.get("HOLDFAST_TEST_DIRECTORY", "/var/tmp")
     with tempfile.TemporaryDirectory(prefix="holdfast-hdfs-", dir=base, ignore_cleanup_errors=True) as directory:
         output = Path(directory, "out")
-        command = [
-            *DIES_WITH_US,
-            *_JAVA,
-            "-cp",
-            f"{jars}/*",
-            str(_HERE / "MiniHdfs.java"),
-            f"{directory}/data",
-            *_FAST,
-            *settings,
-        ]
+        program = [*_JAVA, *options, "-cp", ":".join(jars), str(_HERE / source), f"{directory}/data"]
+        command = [*DIES_WITH_US, *program, *settings]
         with output.open("wb") as file:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=directory)
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=file, cwd=directory)
         try:
-            rpc_port, http_port = _await_ready(process, output)
-            yield Hdfs(rpc_port, http_port, process.pid)
+            yield process, output
         finally:
             process.kill()
-            process.wait()
+            process.communicate()
 
 
 @pytest.fixture(scope="session")
 def hdfs() -> Iterator[Hdfs]:
     """An HDFS for all tests; ``below`` gives each its place."""
     try:
-        _jars()
+        _jars(_HDFS)
     except NoHdfsError as problem:
         pytest.skip(str(problem))
     with serving_hdfs() as running:
@@ -164,25 +207,25 @@ def hdfs() -> Iterator[Hdfs]:
         yield place
 
 
-def _jars() -> Path:
-    """Return the directory with the jars, fetched now if they are not here yet. Raises ``NoHdfsError``."""
+def _jars(pom: Path) -> Path:
+    """Return the directory with the jars of ``pom``, fetched now if they are not here yet. Raises ``NoHdfsError``."""
     for program in ("java", "mvn"):
         if not shutil.which(program):
             raise NoHdfsError(f"HDFS needs {program}, which is not installed")
-    version = re.search("hadoop-client-minicluster.*?<version>(.+?)<", _POM.read_text(), re.DOTALL)
+    version = re.search("<dependency>.*?<version>(.+?)<", pom.read_text(), re.DOTALL)
     assert version is not None
-    directory = cache_directory() / f"hdfs-{version[1]}"
+    directory = cache_directory() / f"{pom.stem.removesuffix('_pom')}-{version[1]}"
     if not directory.exists():
         with locked(directory.with_suffix(".lock")):
             if not directory.exists():
-                _fetch(directory)
+                _fetch(pom, directory)
     return directory
 
 
-def _fetch(directory: Path) -> None:
+def _fetch(pom: Path, directory: Path) -> None:
     with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
         jars = Path(scratch, "jars")
-        shutil.copy(_POM, Path(scratch, "pom.xml"))
+        shutil.copy(pom, Path(scratch, "pom.xml"))
         command = ["mvn", "--batch-mode", "--strict-checksums", "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
         done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -190,20 +233,24 @@ def _fetch(directory: Path) -> None:
         jars.rename(directory)
 
 
-def _await_ready(process: subprocess.Popen[bytes], output: Path) -> tuple[int, int]:
-    """Return the ports on which the namenode takes calls and serves HTTP."""
+def _await_said(
+    process: subprocess.Popen[bytes], output: Path, pattern: re.Pattern[bytes], number: int = 1
+) -> re.Match[bytes]:
+    """Return the match of that number in what the program has printed, once it has."""
     deadline = time.monotonic() + _START_SECONDS
     ended = os.pidfd_open(process.pid)
     try:
         while time.monotonic() < deadline:
-            if ready := _READY.search(output.read_bytes()):
-                return int(ready[1]), int(ready[2])
+            found = list(pattern.finditer(output.read_bytes()))
+            if len(found) >= number:
+                return found[number - 1]
             if select.select([ended], [], [], 0.05)[0]:
                 break
     finally:
         os.close(ended)
-    raise AssertionError(f"HDFS does not start:\n{output.read_text(errors='replace')[-4000:]}")
+    raise AssertionError(f"HDFS does not say {pattern.pattern!r}:\n{output.read_text(errors='replace')[-4000:]}")
 
 
 if __name__ == "__main__":
-    _jars()
+    _jars(_HDFS)
+    _jars(_MINIKDC)
