@@ -43,16 +43,15 @@ class NameRules:
 
     def can_exist(self, key: str) -> bool:
         """Say whether there may be an object of this name."""
-        return self.altered is None or self.altered.search(key) is None
+        return not self._is_too_long(key) and (self.altered is None or self.altered.search(key) is None)
 
     def check(self, key: str) -> None:
         """Raise ``NameNotStorableError`` for a key that the store would refuse."""
-        most_bytes = len(key) if key.isascii() else 4 * len(key)
-        if most_bytes > self.longest_key_bytes and len(key.encode()) > self.longest_key_bytes:
+        if self._is_too_long(key):
             raise NameNotStorableError(
                 f"{key[:80]!r}…: this store takes {self.longest_key_bytes} bytes of a name", errno.ENAMETOOLONG
             )
-        if most_bytes > self.longest_part_bytes:
+        if _most_bytes(key) > self.longest_part_bytes:
             longest = max(len(part.encode()) for part in key.split("/"))
             if longest > self.longest_part_bytes:
                 raise NameNotStorableError(
@@ -60,6 +59,14 @@ class NameRules:
                 )
         if self.refused is not None and (found := self.refused.search(key)):
             raise NameNotStorableError(f"{key[:80]!r}: this store takes no name with {found[0]!a}", errno.EINVAL)
+
+    def _is_too_long(self, key: str) -> bool:
+        return _most_bytes(key) > self.longest_key_bytes and len(key.encode()) > self.longest_key_bytes
+
+
+def _most_bytes(key: str) -> int:
+    """Return a bound of the bytes of a key that needs no copy of it."""
+    return len(key) if key.isascii() else 4 * len(key)
 
 
 NOT_IN_XML = re.compile("[\ufffe\uffff]")

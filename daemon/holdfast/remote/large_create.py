@@ -4,6 +4,9 @@ The file is uploaded in parts to a staged object, which one conditional copy the
 multipart upload of one part) drops the metadata; a second copy, over the first, restores it. So readers see the whole object
 or none, for a moment without its digest, and of several writers one wins. S3 copies no more than 5 GiB: larger files are
 refused. A crash leaves the staged object, and perhaps the object without metadata, which is then not checked by digest.
+
+Not every S3 server keeps the condition: one that takes a copy to a name that is taken would let both of two writers win.
+It is asked once, with two small objects, and gets a whole file in one conditional PUT if it doesn't (``s3_whole``).
 """
 
 from __future__ import annotations
@@ -11,9 +14,17 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Protocol
 
-from holdfast.errors import ObjectChangedError, ObjectExistsError, ObjectMissingError, RemoteError, RemoteUnavailableError
+from holdfast.errors import (
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectMissingError,
+    RemoteError,
+    RemoteRefusedError,
+    RemoteUnavailableError,
+)
 from holdfast.remote.contract import ObjectInfo, UploadSource
 from holdfast.remote.keys import staged_key
+from holdfast.remote.s3_whole import WholePuts
 
 
 class Requests(Protocol):
@@ -28,6 +39,9 @@ class Requests(Protocol):
     def put_parts(self, key: str, source: UploadSource, metadata: dict[str, str]) -> None:
         """Upload a file in parts, over an existing object."""
 
+    def put_small(self, key: str, data: bytes) -> None:
+        """Store ``data``, over an existing object."""
+
     def copy_object(self, source: str, target: str, *, overwrite: bool) -> None:
         """Copy an object. Raises ``ObjectExistsError`` without ``overwrite``."""
 
@@ -39,8 +53,12 @@ class LargeCreate:
     again, with the same metadata, they must not take their own object for another writer's.
     """
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: Requests, whole_puts: WholePuts | None = None) -> None:
+        """``whole_puts``: how else to create, if a server's conditional copies have to be tried before they are trusted."""
         self._requests = requests
+        self._whole_puts = whole_puts
+        self._keeps_condition: bool | None = None
+        """Whether the server refuses a copy to a name that is taken; None until it was tried."""
         self._in_doubt: dict[str, dict[str, str]] = {}
 
     def create(self, key: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:
@@ -50,6 +68,8 @@ class LargeCreate:
         """
         in_doubt = bool(metadata) and self._in_doubt.get(key) == metadata
         self._refuse_early(key, in_doubt)
+        if self._whole_puts is not None and not self._is_condition_kept():
+            return self._whole_puts.create(key, source, metadata)
         staged = staged_key()
         try:
             self._requests.put_parts(staged, source, metadata)
@@ -62,6 +82,27 @@ class LargeCreate:
             self._drop(staged)
         self._in_doubt.pop(key, None)
         return info
+
+    def _is_condition_kept(self) -> bool:
+        """Say whether the server refuses to copy to a name that is taken."""
+        if self._keeps_condition is not None:
+            return self._keeps_condition
+        source, taken = staged_key(), staged_key()
+        try:
+            for each in (source, taken):
+                self._requests.put_small(each, b"")
+            self._requests.copy_object(source, taken, overwrite=False)
+            self._keeps_condition = False
+        except ObjectExistsError:
+            self._keeps_condition = True
+        except RemoteRefusedError as problem:  # Ceph takes no such copy from obstore, which leaves a header out
+            if problem.of_store:
+                raise
+            self._keeps_condition = False
+        finally:
+            for each in (source, taken):
+                self._drop(each)
+        return self._keeps_condition
 
     def _refuse_early(self, key: str, in_doubt: bool) -> None:
         """Raise ``ObjectExistsError`` before gigabytes are uploaded for nothing."""

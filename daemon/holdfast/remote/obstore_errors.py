@@ -79,6 +79,7 @@ _EXPIRED_IN_AZURE = re.compile("Signature not valid in the specified time frame|
 _NOT_STORABLE = {
     "ExistingObjectIsDirectory": errno.EILSEQ,
     "InvalidBlobName": errno.EINVAL,
+    "InvalidObjectName": errno.ENAMETOOLONG,  # Ceph's word for a name of more than 1,024 bytes
     "InvalidResourceName": errno.EINVAL,
     "InvalidURI": errno.EINVAL,
     "InvalidUri": errno.EINVAL,
@@ -164,6 +165,14 @@ def _by_code(code: str, what: str, text: str, answer: str) -> HoldfastError | No
     return None
 
 
+def answered(what: str, status: int, body: str, secrets: Iterable[str]) -> HoldfastError:
+    """Return the error for an answer of S3's, with this HTTP status and body, to a request that obstore has not made."""
+    said = brief(RemoteError(body), secrets)
+    text = f"{what}: {f'status {status}' if said == body else said}"
+    found = _CODE.search(body)
+    return (_by_code(found["code"], what, text, body) if found else None) or _refused_or_passing(text, status)
+
+
 def _by_status(what: str, problem: BaseException, text: str) -> HoldfastError:
     match = _STATUS.search(str(problem))
     status = int(match[1]) if match else 0
@@ -175,6 +184,10 @@ def _by_status(what: str, problem: BaseException, text: str) -> HoldfastError:
         return RemoteRefusedError(f"{what}: the store can't do this: {text.removeprefix(f'{what}: ')}")
     if "incorrectly configured region" in text:
         return RemoteRefusedError(text)
+    return _refused_or_passing(text, status)
+
+
+def _refused_or_passing(text: str, status: int) -> HoldfastError:
     if 400 <= status < 500 and status not in _PASSING_STATUS:
         return RemoteRefusedError(text, of_store=False)
     return RemoteUnavailableError(text, of_store=status != 500)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -33,8 +32,6 @@ from holdfast.remote.contract import (
     delete_divided,
     delete_each,
     says_nothing_of_others,
-    storable_size_bytes,
-    storable_time_ns,
 )
 from holdfast.remote.keys import (
     PRIVATE,
@@ -48,8 +45,10 @@ from holdfast.remote.keys import (
 )
 from holdfast.remote.large_create import LargeCreate
 from holdfast.remote.life_signs import sign_of_life
+from holdfast.remote.obstore_answers import etag_of, info_of, info_with_metadata
 from holdfast.remote.obstore_errors import translated
 from holdfast.remote.s3_checksums import S3Checksums
+from holdfast.remote.s3_whole import WholePuts
 
 _BUFFER_BYTES = 2**20
 _SMALLEST_PART_BYTES = 16 * 2**20
@@ -57,16 +56,6 @@ _MOST_PARTS = 10_000  # S3's own limit
 _PARALLEL_PARTS = 4
 _PAGE = 1000
 _BATCH = 256  # Azure's limit, by which obstore divides; it stops at the first that fails
-_DIRECTORY_MARK = "hdi-isfolder"
-"""The metadata of directories in Azure accounts with a hierarchical namespace, and of those that Hadoop makes in others."""
-_STANDARD_ATTRIBUTES = {
-    "Cache-Control",
-    "Content-Disposition",
-    "Content-Encoding",
-    "Content-Language",
-    "Content-Type",
-    "Storage-Class",
-}
 
 
 class ObstoreStore(RemoteStore):
@@ -83,12 +72,14 @@ class ObstoreStore(RemoteStore):
         *,
         hyphen: str = "-",
         checksums: S3Checksums | None = None,
+        whole_puts: WholePuts | None = None,
         name_rules: NameRules | None = None,
         without_bulk: Callable[[], ObjectStore] | None = None,
         renews_credentials: bool = False,
     ) -> None:
         """``hyphen`` replaces hyphens in the names of metadata: Azure only takes names that are C# identifiers.
 
+        ``whole_puts`` creates large objects where the server does not keep the condition of a copy.
         ``without_bulk`` makes the same store anew, so that it deletes each object by a request of its own. With
         ``renews_credentials`` others come by themselves when they have expired, so it is worth while to try again.
         """
@@ -101,7 +92,9 @@ class ObstoreStore(RemoteStore):
         self._checksums = checksums
         self.has_checksums = checksums is not None
         self._secrets = frozenset(secrets)
-        self._large_create = LargeCreate(self)
+        self._large_create = LargeCreate(self, whole_puts)
+        self._has_bare_etags = False
+        """True if the server, as Ceph's, compares the etag of a PUT's condition without its quotes."""
         self._is_authorized = False
         """True if, by the last answer, the bucket exists and takes our credentials."""
 
@@ -120,7 +113,7 @@ class ObstoreStore(RemoteStore):
             return DirectoryListing({}, frozenset(), exists=False)
         with self._request(f"LIST {prefix}/"):
             result = obstore.list_with_delimiter(self._store, checked_prefix(prefix) or None)
-        found = {meta["path"]: _info(meta) for meta in result["objects"]}
+        found = {meta["path"]: info_of(meta) for meta in result["objects"]}
         marker = found.pop(prefix, None)  # "prefix/", a marker for an empty directory: obstore drops the slash
         objects = {child_below(prefix, path): info for path, info in found.items()}
         directories = {child_below(prefix, path.rstrip("/")) for path in result["common_prefixes"]}
@@ -153,7 +146,7 @@ class ObstoreStore(RemoteStore):
                 if page[0]["path"] == first:
                     raise RemoteError(f"LIST {prefix}/**: the store answers with the same page again and again")
                 first = page[0]["path"]
-                for info in map(_info, page):
+                for info in map(info_of, page):
                     if info.key == prefix:
                         continue
                     name_below(prefix, info.key)
@@ -171,7 +164,7 @@ class ObstoreStore(RemoteStore):
         options: Any = {"range": (start, end), **({"if_match": etag} if etag else {})}
         with self._request(f"GET {key}"):
             result = obstore.get(self._store, self._existing(key), options=options)
-            info = self._with_metadata(result)
+            info = info_with_metadata(result, self._hyphen)
         if etag and info.etag != etag:  # not every server knows If-Match
             raise ObjectChangedError(f"GET {key}: the object is another version by now")
         return ObjectBody(info, start, self._buffers(result, key, min(end, info.size_bytes) - start))
@@ -189,11 +182,23 @@ class ObstoreStore(RemoteStore):
         if source.data is None or isinstance(self._store, GCSStore):  # no such request in parts, nor by etag on GCS
             return super().replace(key, version, source, metadata)
         try:
-            return self._put(self.checked_target(key), source, metadata, {"e_tag": version})
+            return self._put_in_place(self.checked_target(key), version, source, metadata)
         except (ObjectChangedError, ObjectMissingError):  # there is another version, or none
             return self.write(key, source, metadata, create_only=True)
         except RemoteRefusedError:  # some servers know If-None-Match but not If-Match
             return super().replace(key, version, source, metadata)
+
+    def _put_in_place(self, key: str, version: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:
+        """Send a PUT on condition that the object is this version. Raises ``ObjectChangedError``, ``ObjectMissingError``."""
+        bare = version.strip('"')
+        try:
+            return self._put(key, source, metadata, {"e_tag": bare if self._has_bare_etags else version})
+        except ObjectChangedError:
+            if self._has_bare_etags or self._head(key, "").etag != version:
+                raise
+        info = self._put(key, source, metadata, {"e_tag": bare})
+        self._has_bare_etags = True
+        return info
 
     def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
         mode = "create" if create_only else "overwrite"
@@ -296,17 +301,7 @@ class ObstoreStore(RemoteStore):
         except RemoteRefusedError:
             with self._request(f"HEAD {key}"):
                 result = obstore.get(self._store, key, options=first_byte)
-        return self._with_metadata(result)
-
-    def _with_metadata(self, result: Any) -> ObjectInfo:
-        metadata = {
-            name.replace(self._hyphen, "-"): value
-            for name, value in result.attributes.items()
-            if name not in _STANDARD_ATTRIBUTES
-        }
-        if metadata.get(_DIRECTORY_MARK) == "true":
-            raise ObjectMissingError(f"HEAD {result.meta['path']}: no such object but a directory")
-        return replace(_info(result.meta), metadata=metadata)
+        return info_with_metadata(result, self._hyphen)
 
     def _put(self, key: str, source: UploadSource, metadata: dict[str, str], mode: Any) -> ObjectInfo:
         body: Any = source.data if source.data is not None else source.path
@@ -321,11 +316,28 @@ class ObstoreStore(RemoteStore):
                 chunk_size=upload_part_bytes(source.size_bytes),
                 max_concurrency=_PARALLEL_PARTS,
             )
-        return ObjectInfo(key, source.size_bytes, _etag(result), 0, metadata)
+        info = ObjectInfo(key, source.size_bytes, etag_of(result), 0, metadata)
+        return info if info.etag else self._with_etag(info)
+
+    def _with_etag(self, stored: ObjectInfo) -> ObjectInfo:
+        """Return the info of what was stored with its etag, which Ceph's answer to the end of an upload in parts leaves out.
+
+        It has none if there is another writer's object by now.
+        """
+        try:
+            there = self._head(stored.key, "")
+        except ObjectMissingError:
+            return stored
+        is_ours = (there.size_bytes, there.metadata) == (stored.size_bytes, stored.metadata)
+        return replace(stored, etag=there.etag) if is_ours else stored
 
     def put_parts(self, key: str, source: UploadSource, metadata: dict[str, str]) -> None:
         """Upload a file in parts (``large_create.Requests``)."""
         self._put(key, source, metadata, "overwrite")
+
+    def put_small(self, key: str, data: bytes) -> None:
+        """Store a small object (``large_create.Requests``)."""
+        self._put(key, UploadSource(len(data), data=data), {}, "overwrite")
 
     def copy_object(self, source: str, target: str, *, overwrite: bool) -> None:
         """Copy within the store in one step (``large_create.Requests``)."""
@@ -351,19 +363,3 @@ class ObstoreStore(RemoteStore):
 def upload_part_bytes(size_bytes: int) -> int:
     """Return the size of the parts in which a file of ``size_bytes`` is sent."""
     return max(_SMALLEST_PART_BYTES, -(-size_bytes // _MOST_PARTS))
-
-
-def _info(meta: Any) -> ObjectInfo:
-    key, size_bytes, time_ns = meta["path"], meta["size"], _nanoseconds(meta["last_modified"])
-    return ObjectInfo(key, storable_size_bytes(size_bytes, key), _etag(meta), storable_time_ns(time_ns))
-
-
-def _etag(answer: Any) -> str:
-    """Return the etag with its quotes (RFC 9110, 8.8.3), which Azure's listings leave out."""
-    etag: str = answer["e_tag"] or ""
-    return f'"{etag}"' if etag and not etag.endswith('"') else etag
-
-
-def _nanoseconds(moment: datetime) -> int:
-    """Return whole seconds, in ns: a HEAD is no more precise, although some stores' listings are."""
-    return int(moment.timestamp()) * 10**9

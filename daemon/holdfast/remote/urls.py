@@ -22,7 +22,9 @@ from holdfast.remote.keys import NOT_IN_XML, NameRules
 from holdfast.remote.obstore_errors import brief, is_panic
 from holdfast.remote.obstore_store import ObstoreStore
 from holdfast.remote.redaction import CONTAINER_FIRST, public_url, secrets_of
-from holdfast.remote.s3_checksums import S3Checksums, keys_of
+from holdfast.remote.s3_checksums import S3Checksums
+from holdfast.remote.s3_signed import SignedRequests, keys_of
+from holdfast.remote.s3_whole import WholePuts
 from holdfast.remote.store_options import check_endpoint, check_none, checked_options, explained
 
 _CLOUDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "abfs", "abfss": "abfss"}
@@ -186,15 +188,17 @@ def _cloud_store(
         if not isinstance(problem, Exception) and not is_panic(problem):
             raise
         raise explained(shown, _CLOUDS[scheme], options, brief(problem, secrets)) from None
-    checksums = None
+    checksums = whole_puts = None
     if isinstance(store, S3Store) and store.config.get("skip_signature") is None:
-        checksums = S3Checksums(store, keys, secrets, request_timeout_seconds, connect_timeout_seconds)
+        requests = SignedRequests(store, keys, request_timeout_seconds, connect_timeout_seconds)
+        checksums, whole_puts = S3Checksums(requests, secrets), WholePuts(requests, secrets)
     return ObstoreStore(
         shown,
         store,
         secrets,
         hyphen="_" if scheme in _AZURE else "-",
         checksums=checksums,
+        whole_puts=whole_puts,
         name_rules=_name_rules(scheme, parts.path.strip("/")),
         without_bulk=partial(made, disable_bulk_delete="true") if isinstance(store, S3Store) else None,
         renews_credentials=not are_fixed(_CLOUDS[scheme], {**variables, **options, **settings}),

@@ -24,6 +24,7 @@ import pytest
 from holdfast.errors import RemoteError
 from holdfast.remote import ObjectInfo, RemoteStore, open_store
 from tests.support.stores.azurite import serving_azurite
+from tests.support.stores.ceph import serving_ceph
 from tests.support.stores.hdfs import serving_hdfs
 from tests.support.stores.s3 import serving_versitygw
 from tests.support.stores.sshd import serving_sshd
@@ -109,6 +110,18 @@ def _sshd() -> Iterator[StoreServer]:
 
 
 @contextmanager
+def _ceph() -> Iterator[StoreServer]:
+    with serving_ceph() as server:
+        client = server.client()
+
+        def put(key: str, data: bytes) -> None:
+            client.put_object(Bucket=server.bucket, Key=key, Body=data)
+
+        refused = {"secret_access_key": "other"}
+        yield StoreServer(server.url, dict(server.options), put, server.pid, refused, locked=server.locked)
+
+
+@contextmanager
 def serving_s3() -> Iterator[StoreServer]:
     """Run a versitygw until the block ends."""
     with serving_versitygw() as server:
@@ -160,6 +173,7 @@ def _empty(store: RemoteStore) -> None:
 SERVERS: dict[str, Callable[[], AbstractContextManager[StoreServer]]] = {
     "azurite": _azurite,
     "sshd": _sshd,
+    "s3-ceph": _ceph,
 }
 
 

@@ -29,17 +29,24 @@ def directory_of_server(base: Path | None = None) -> Iterator[Path]:
 
 
 @contextmanager
-def served_by(command: Callable[[int], list[str]], output: Path) -> Iterator[tuple[int, int]]:
-    """Run ``command(port)`` until the block ends; yield port and process once it is answered there."""
-    port = free_port()
+def running(command: list[str], output: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run ``command`` until the block ends."""
     with output.open("wb") as file:
-        process = subprocess.Popen([*DIES_WITH_US, *command(port)], stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        process = subprocess.Popen([*DIES_WITH_US, *command], stdin=subprocess.DEVNULL, stdout=file, stderr=file)
     try:
-        _await_answer(process, port, output)
-        yield port, process.pid
+        yield process
     finally:
         process.kill()
         process.wait()
+
+
+@contextmanager
+def served_by(command: Callable[[int], list[str]], output: Path) -> Iterator[tuple[int, int]]:
+    """Run ``command(port)`` until the block ends; yield port and process once it is answered there."""
+    port = free_port()
+    with running(command(port), output) as process:
+        _await_answer(process, port, output)
+        yield port, process.pid
 
 
 def reserved_port() -> socket.socket:

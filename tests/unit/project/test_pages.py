@@ -111,4 +111,4 @@ def test_the_examples_of_stores_can_be_opened(tmp_path: Path) -> None:
             (tmp_path / "google.json").write_text(json.dumps(account))
         store = open_store(section["url"], section["options"], {}, request_timeout_seconds=1, connect_timeout_seconds=1)
         opened.append(store.url.partition("://")[0])
-    assert opened == ["s3", "az", "gs", "sftp"]
+    assert opened == ["s3", "s3", "az", "gs", "sftp"]

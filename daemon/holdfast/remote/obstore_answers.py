@@ -1,0 +1,51 @@
+"""What obstore's answers say of objects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from holdfast.errors import ObjectMissingError
+from holdfast.remote.contract import ObjectInfo, storable_size_bytes, storable_time_ns
+
+_DIRECTORY_MARK = "hdi-isfolder"
+"""The metadata of directories in Azure accounts with a hierarchical namespace, and of those that Hadoop makes in others."""
+_STANDARD_ATTRIBUTES = {
+    "Cache-Control",
+    "Content-Disposition",
+    "Content-Encoding",
+    "Content-Language",
+    "Content-Type",
+    "Storage-Class",
+}
+
+
+def info_of(meta: Any) -> ObjectInfo:
+    """Return the info in a listing, or of an object without its metadata."""
+    key, size_bytes, time_ns = meta["path"], meta["size"], _nanoseconds(meta["last_modified"])
+    return ObjectInfo(key, storable_size_bytes(size_bytes, key), etag_of(meta), storable_time_ns(time_ns))
+
+
+def info_with_metadata(result: Any, hyphen: str) -> ObjectInfo:
+    """Return the info of an object that was asked for; ``hyphen`` stands for hyphens in the names of metadata.
+
+    Raises ``ObjectMissingError`` if it stands for a directory.
+    """
+    metadata = {
+        name.replace(hyphen, "-"): value for name, value in result.attributes.items() if name not in _STANDARD_ATTRIBUTES
+    }
+    if metadata.get(_DIRECTORY_MARK) == "true":
+        raise ObjectMissingError(f"HEAD {result.meta['path']}: no such object but a directory")
+    return replace(info_of(result.meta), metadata=metadata)
+
+
+def etag_of(answer: Any) -> str:
+    """Return the etag with its quotes (RFC 9110, 8.8.3), which Azure's listings leave out."""
+    etag: str = answer["e_tag"] or ""
+    return f'"{etag}"' if etag and not etag.endswith('"') else etag
+
+
+def _nanoseconds(moment: datetime) -> int:
+    """Return whole seconds, in ns: a HEAD is no more precise, although some stores' listings are."""
+    return int(moment.timestamp()) * 10**9
