@@ -39,6 +39,7 @@ _SECONDS = 5.0
 _REFRESHES_A_PAGE = 2
 """The multiple of ``refresh_seconds`` for which a page of the listing, a request, is good."""
 _NAMES_A_PAGE = 1000
+_SOONER = 4
 _log = logging.getLogger("holdfast.holdings")
 
 
@@ -107,14 +108,14 @@ class Gathering:
                     nursery.start_soon(self._gather_zone, zone, gathered)
         return gathered
 
-    async def neighbours(self, zone: str) -> Neighbourhood:
+    async def neighbours(self, zone: str, *, soon: bool = False) -> Neighbourhood:
         """Return the reports of this node's neighbours on the ring of ``zone``. Raises ``HoldfastError``.
 
         What can't be read again is as it was the last time, or missing. The store is asked at most every other
-        ``refresh_seconds`` for each thousand nodes, however often this is called.
+        ``refresh_seconds`` for each thousand nodes, however often this is called; four times as often if ``soon``.
         """
         known = self._neighbours.get(zone)
-        if known is not None and trio.current_time() < known.asked + known.good_seconds:
+        if known is not None and trio.current_time() < known.asked + known.good_seconds / (_SOONER if soon else 1):
             return known
         asked, own = trio.current_time(), await self._own(zone)
         infos = await self._alive(zone)

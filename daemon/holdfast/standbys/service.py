@@ -33,6 +33,8 @@ _EMPTY_ROUNDS = 4
 """The number of rounds in which a query without any commit is looked at once: somebody may have made it up."""
 _REFRESHES_OF_A_WISH = 10
 """The multiple of ``refresh_seconds`` for which it is believed how many copies a query asks for."""
+_SOON_LOOKS = 4
+"""The number of looks at the reports that follow sooner after one that has changed the duties: changes come in groups."""
 _NO_ROOM = "the disk, or the cache, has no room for them without an eviction"
 _log = logging.getLogger("holdfast.standbys")
 
@@ -67,6 +69,8 @@ class StoreStandbys:
     _looks: Looks = field(default_factory=Looks, init=False)
     _copies: int = field(default=0, init=False)
     """The neighbourhood, and the number of copies, that the duties are for."""
+    _soon: int = field(default=0, init=False)
+    """The number of looks that follow sooner."""
     _problem: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
@@ -119,7 +123,7 @@ class StoreStandbys:
 
     async def _look(self, copies: int) -> None:
         """Find out from the reports what falls to this node, if they have been read again since."""
-        found = await self.gathering.neighbours(self.catching_up.zone)
+        found = await self.gathering.neighbours(self.catching_up.zone, soon=self._soon > 0)
         if found is self._neighbourhood and copies == self._copies:
             return
         longest_seconds = _MISSED_REFRESHES * REFRESHES_OF_STANDBYS * self.publishing.section.refresh_seconds
@@ -135,7 +139,9 @@ class StoreStandbys:
         of_queries = await self._wishes.look(queries, self._commits.going_on, every_seconds)
         newest = dict(self._commits.newest)
         expected = self._looks.expected(found.name, {name: told.report for name, told in found.told.items()}, newest)
+        before = self._duties
         self._duties = await trio.to_thread.run_sync(duties_of, neighbours, of_queries, copies, newest, expected)
+        self._soon = _SOON_LOOKS if self._duties.stands_by.keys() != before.stands_by.keys() else max(0, self._soon - 1)
         self._neighbourhood, self._copies = found, copies
         for partition in self._progress.keys() - self._duties.stands_by.keys():
             del self._progress[partition]

@@ -62,6 +62,20 @@ async def test_a_question_about_neighbours_reads_no_others_however_many_there_ar
     assert shelf.counted == {"LIST": 6, "GET": 2 * SPAN}, "what has not changed is not read again"
 
 
+async def test_when_changes_are_expected_the_store_is_asked_four_times_as_often(
+    shelf: Shelf, mock_clock: trio.testing.MockClock
+) -> None:
+    fill(shelf, 3)
+    node = ReportingNode("me", shelf, SECTION)
+    found = await node.gathering.neighbours(ZONE, soon=True)
+    mock_clock.jump(PAGE_SECONDS / 4 - 1)
+    assert await node.gathering.neighbours(ZONE, soon=True) is found
+    mock_clock.jump(1)
+    assert await node.gathering.neighbours(ZONE) is found
+    assert await node.gathering.neighbours(ZONE, soon=True) is not found
+    assert shelf.counted == {"LIST": 2, "GET": 3}
+
+
 async def test_candidates_are_the_nodes_after_one_on_the_ring(shelf: Shelf) -> None:
     names = fill(shelf, 200)
     node = ReportingNode("me", shelf, SECTION)
