@@ -1,4 +1,4 @@
-"""An executor that Spark decommissions still runs, and gets no partitions. Executors tell their node by an attribute."""
+"""An executor that Spark decommissions runs on, and gets no partitions; one that is gone is heard of. Its node is known."""
 
 from __future__ import annotations
 
@@ -24,4 +24,6 @@ def test_an_executor_that_is_decommissioned_is_none_to_place_on(workspace: Path)
     environment = {**os.environ, **local, "PYTHONPATH": paths}
     result = subprocess.run(command, env=environment, cwd=workspace, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[-3000:]
-    assert "only the other one gets tasks" in result.stdout.splitlines(), result.stdout[-3000:]
+    said = result.stdout.splitlines()
+    assert "only the other one gets tasks" in said, result.stdout[-3000:]
+    assert "its end was heard of" in said, result.stdout[-3000:]

@@ -50,6 +50,7 @@ class Conversation:
             "progress": self._progressed,
             "idle": self._idle,
             "terminated": self._terminated,
+            "lost": self._lost,
             "answer": self._answered,
             "fault": self._failed,
         }
@@ -86,6 +87,9 @@ class Conversation:
 
     def _idle(self, run_id: str, _: str) -> None:
         self._events.look_again(run_id, after_batch=False)
+
+    def _lost(self, executor_id: str) -> None:
+        self._events.executor_lost(executor_id)
 
     def _terminated(self, run_id: str, error: str) -> None:
         self._events.ended(run_id)

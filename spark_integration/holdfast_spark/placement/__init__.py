@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     from holdfast_spark.placement.cluster import Cluster
+    from holdfast_spark.placement.query_events import QueryEvents
 
 _log = logging.getLogger("holdfast.placement")
 
@@ -41,11 +42,13 @@ def place_state(spark: SparkSession, socket: Path | str) -> bool:
     from holdfast_spark.placement.cluster import Cluster
     from holdfast_spark.placement.fetch_ahead import fetch_ahead
     from holdfast_spark.placement.listener import PlacementListener
+    from holdfast_spark.placement.query_events import QueryEvents
     from holdfast_spark.placement.steering import Steering
 
     cluster = Cluster(spark)
-    threading.Thread(target=_prepared, args=(cluster,), name="holdfast-placement", daemon=True).start()
-    listener = PlacementListener(Steering(cluster, partial(_ask, socket), partial(fetch_ahead, spark)))
+    events = QueryEvents(Steering(cluster, partial(_ask, socket), partial(fetch_ahead, spark)))
+    threading.Thread(target=_follow_losses, args=(cluster, events), name="holdfast-placement", daemon=True).start()
+    listener = PlacementListener(events)
     spark.streams.addListener(listener)
     atexit.register(_removed, spark, listener)  # Spark would call a Python that is gone, and log that
     return True
@@ -64,11 +67,22 @@ def _removed(spark: SparkSession, listener: StreamingQueryListener) -> None:
         _log.debug("the listener is still there: %s", problem)
 
 
-def _prepared(cluster: Cluster) -> None:
-    """Do beforehand what takes a second, so that no query has to wait for it."""
+def _follow_losses(cluster: Cluster, events: QueryEvents) -> None:
+    """Do beforehand what takes a second, so that no query has to wait for it; then pass on which executors are lost."""
     from holdfast_spark.placement.driver import reason
 
     try:
         cluster.prepare()
     except Exception as problem:  # noqa: BLE001 whatever Spark's JVM raises: then its queries run as without
         _log.warning("Spark places partitions by itself: %s", reason(problem))
+        return
+    known = 0
+    while cluster.runs():
+        try:
+            lost = cluster.lost(known)
+        except Exception as problem:  # noqa: BLE001 as above: the driver ends
+            _log.debug("nobody hears of lost executors any more: %s", reason(problem))
+            return
+        if lost:
+            known += 1
+            events.executor_lost(lost)

@@ -1,5 +1,6 @@
 """The assignment of partitions to nodes: each goes to a node that holds its state, newest and most first. Where the node
-that worked with a partition is gone, that is its standby.
+that worked with a partition is gone, that is its standby. A standby that has its fill of partitions hands one of them on to
+that one's own standby.
 
 No node gets much more than its share. Pure. A node's share of the partitions is by its cores. It gets at most a quarter
 more, rounded to whole partitions, and at least a quarter less: a node that has just come holds nothing, and would get
@@ -13,7 +14,7 @@ one task works on both, and could not be on two nodes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,15 +29,21 @@ class Held(NamedTuple):
     """The state of a partition that a node holds: the newest version, and its bytes.
 
     ``ran_last``: the partition ran on this node last, so it has all of it, although its version may have been told long ago.
-    ``missing_bytes`` is what is known to be missing.
+    ``missing_bytes`` is what a standby lacks of it; None if the node is not its standby.
     """
 
     version: int
     size_bytes: int
     ran_last: bool = False
-    missing_bytes: int = 0
+    missing_bytes: int | None = None
+
+    @property
+    def is_complete_copy(self) -> bool:
+        """Whether the node is a standby that lacks nothing."""
+        return self.missing_bytes == 0
 
 
+_NOTHING = Held(0, 0)
 Holders = Mapping[str, Held]
 """The holdings of one partition's state, by node."""
 
@@ -83,7 +90,7 @@ def assign(
     }
     left = _place_held(nodes, partitions, held, current or {})
     _place_rest(nodes, left)
-    _raise_to_least(nodes, held)
+    _raise_to_least(nodes, held, current or {})
     placed = {partition: node.name for node in nodes.values() for partition in node.partitions}
     return [placed[partition] for partition in range(partitions)]
 
@@ -91,19 +98,60 @@ def assign(
 def _place_held(
     nodes: Mapping[str, _Node], partitions: int, held: Mapping[int, Holders], current: Mapping[int, str]
 ) -> list[int]:
-    """Place what somebody holds, the largest first; return the rest, among it what found no room with its holders."""
+    """Place what runs somewhere, then what somebody holds, the largest first.
+
+    Return the rest, among it what found no room with its holders.
+    """
     wishes = []
     for partition in range(partitions):
         holders = {name: each for name, each in held.get(partition, {}).items() if name in nodes}
-        wishes.append((-_most_bytes(holders), partition, _in_order(holders, current.get(partition))))
+        order = _in_order(holders, current.get(partition))
+        wishes.append((current.get(partition) not in nodes, -_most_bytes(holders), partition, order))
     left = []
-    for _, partition, order in sorted(wishes):
-        node = next((nodes[name] for name in order if name in nodes and nodes[name].load < nodes[name].most), None)
+    for _, _, partition, order in sorted(wishes):
+        known = [nodes[name] for name in order if name in nodes]
+        node = next((node for node in known if node.load < node.most), None)
+        if known and node is not known[0] and _place_by_swap(nodes, partition, held):
+            continue
         if node is None:
             left.append(partition)
         else:
             node.partitions.append(partition)
     return sorted(left)
+
+
+def _place_by_swap(nodes: Mapping[str, _Node], partition: int, held: Mapping[int, Holders]) -> bool:
+    """Place a partition at its standby, which is full, if another one can move from there to a standby of its own.
+
+    Both move then, and neither is fetched.
+    """
+    swap = next(_swaps(nodes, partition, held), None)
+    if swap is None:
+        return False
+    full, moved, free = swap
+    full.partitions.remove(moved)
+    full.partitions.append(partition)
+    free.partitions.append(moved)
+    return True
+
+
+def _swaps(nodes: Mapping[str, _Node], partition: int, held: Mapping[int, Holders]) -> Iterator[tuple[_Node, int, _Node]]:
+    """Yield standbys of a partition, each with a partition that may move from there, and that one's standby with room.
+
+    The smallest move first.
+    """
+    for full in _standbys(nodes, held.get(partition, {})):
+        if full.load < full.most:
+            continue  # it was not preferred
+        for moved in sorted(full.partitions, key=lambda each: (_most_bytes(held.get(each, {})), each)):
+            for free in _standbys(nodes, held.get(moved, {})):
+                if free.load < free.most:
+                    yield full, moved, free
+
+
+def _standbys(nodes: Mapping[str, _Node], holders: Holders) -> list[_Node]:
+    """Return the nodes with a complete copy."""
+    return [nodes[name] for name in sorted(holders) if name in nodes and holders[name].is_complete_copy]
 
 
 def _place_rest(nodes: Mapping[str, _Node], partitions: Iterable[int]) -> None:
@@ -117,21 +165,31 @@ def _place_rest(nodes: Mapping[str, _Node], partitions: Iterable[int]) -> None:
         max(free, key=lambda node: score(node.seed, partition, node.cores)).partitions.append(partition)
 
 
-def _raise_to_least(nodes: Mapping[str, _Node], held: Mapping[int, Holders]) -> None:
-    """Give nodes below the least what others have above their shares: what is cheapest to move there."""
+def _raise_to_least(nodes: Mapping[str, _Node], held: Mapping[int, Holders], current: Mapping[int, str]) -> None:
+    """Give nodes below the least what others have above their shares: what is cheapest to move there.
+
+    What runs somewhere comes first, as it goes on there until it has been fetched. What has lost its node would wait.
+    """
     for poor in nodes.values():
         while poor.load < poor.least:
             rich = max((node for node in nodes.values() if node is not poor), key=lambda node: node.load - node.share)
-            moved = min(rich.partitions, key=lambda partition: _price(partition, rich, poor, held.get(partition, {})))
+            prices = {
+                partition: _price(partition, rich, poor, held.get(partition, {}), runs=current.get(partition) in nodes)
+                for partition in rich.partitions
+            }
+            moved = min(prices, key=prices.__getitem__)
             rich.partitions.remove(moved)
             poor.partitions.append(moved)
 
 
-def _price(partition: int, giver: _Node, taker: _Node, holders: Holders) -> tuple[int, float]:
-    """Return by how many bytes more is fetched when the partition moves; of equals, what the hash prefers comes first."""
-    nothing = Held(0, 0)
-    lost = holders.get(giver.name, nothing).size_bytes - holders.get(taker.name, nothing).size_bytes
-    return lost, -score(taker.seed, partition, taker.cores)
+def _price(partition: int, giver: _Node, taker: _Node, holders: Holders, *, runs: bool) -> tuple[bool, int, float]:
+    """Return the price of a move: whether the partition waits for it, and by how many bytes more is fetched.
+
+    Of equals, what the hash prefers comes first. ``runs``: it runs on a node that is there.
+    """
+    here, there = holders.get(giver.name, _NOTHING), holders.get(taker.name, _NOTHING)
+    would_wait = not runs and not there.is_complete_copy
+    return would_wait, here.size_bytes - there.size_bytes, -score(taker.seed, partition, taker.cores)
 
 
 def _in_order(holders: Holders, current: str | None) -> list[str]:
@@ -143,7 +201,8 @@ def _in_order(holders: Holders, current: str | None) -> list[str]:
 
     def rank(name: str) -> tuple[bool, bool, int, int, int, str]:
         each = holders[name]
-        return each.size_bytes < enough, not each.ran_last, -each.version, each.missing_bytes, -each.size_bytes, name
+        missing_bytes = each.missing_bytes or 0
+        return each.size_bytes < enough, not each.ran_last, -each.version, missing_bytes, -each.size_bytes, name
 
     order = sorted(holders, key=rank)
     return order if current is None else [current, *(name for name in order if name != current)]

@@ -20,15 +20,32 @@ if TYPE_CHECKING:
 _STATE = "org.apache.spark.sql.execution.streaming.state"
 _COORDINATOR_HAS_SETTINGS = (4, 1)
 """The first version of Spark in which the coordinator's reference is made with the session's settings."""
+_WAITS_MILLISECONDS = 10_000
 _CLASS = "HoldfastPlacement"
 _SOURCE = f"""
+import java.util.ArrayList;
+import java.util.List;
 import java.util.UUID;
+import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerExecutorRemoved;
 import {_STATE}.StateStoreCoordinatorRef;
 import {_STATE}.StateStoreId;
 import {_STATE}.StateStoreProviderId;
 import scala.collection.immutable.Nil$;
 
-public class {_CLASS} {{
+public class {_CLASS} extends SparkListener {{
+  private final List lost = new ArrayList();
+
+  public synchronized void onExecutorRemoved(SparkListenerExecutorRemoved event) {{
+    lost.add(event.executorId());
+    notifyAll();
+  }}
+
+  public synchronized String lost(int known, long milliseconds) throws InterruptedException {{
+    if (lost.size() <= known) wait(milliseconds);
+    return lost.size() <= known ? "" : (String) lost.get(known);
+  }}
+
   public int tell(Object reference, String location, String run, String lines) {{
     StateStoreCoordinatorRef coordinator = (StateStoreCoordinatorRef) reference;
     UUID runId = UUID.fromString(run);
@@ -59,7 +76,8 @@ public class {_CLASS} {{
   }}
 }}
 """
-"""A Java class with one call for all partitions: py4j takes a millisecond for each call, and a query may have thousands."""
+"""A Java class with one call for all partitions: py4j takes a millisecond for each call, and a query may have thousands. It
+hears of executors that are lost, and keeps their ids for a thread of Python that waits."""
 
 
 class Cluster:
@@ -80,6 +98,7 @@ class Cluster:
             compiler.cook(_SOURCE)
             made = compiler.getClassLoader().loadClass(_CLASS)
             self._teller = made.getDeclaredConstructor(self._classes()).newInstance(self._objects())
+            self._context._jsc.sc().addSparkListener(self._teller)
             self.executors()
             self._coordinator()
 
@@ -133,6 +152,16 @@ class Cluster:
     def elsewhere(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
         """Return how many state stores the coordinator knows with another executor now: its locations end with ``_ID``."""
         return self._call("elsewhere", query, run_id, instances)
+
+    def runs(self) -> bool:
+        """Say whether the application has not been stopped."""
+        return self._context._jsc is not None
+
+    def lost(self, known: int) -> str:
+        """Wait for an executor to be lost, after so many that are known; return its id, "" if none was for a while."""
+        self.prepare()
+        found: str = self._teller.lost(known, _WAITS_MILLISECONDS)
+        return found
 
     def _call(self, method: str, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
         """Call a method of the class in ``_SOURCE``; return the number of state stores that it returns."""

@@ -7,14 +7,13 @@ from typing import Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from holdfast_spark.placement.query_events import HOLDS_UP_SECONDS, QueryEvents
-from holdfast_spark.placement.steering import Steering
 
 
 class PlacementListener(StreamingQueryListener):
-    """Passes on what Spark tells; ``steering`` does the work."""
+    """Passes on to ``events`` what Spark tells."""
 
-    def __init__(self, steering: Steering) -> None:
-        self._events = QueryEvents(steering)
+    def __init__(self, events: QueryEvents) -> None:
+        self._events = events
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 Spark's name
         """Place the query's partitions, within a second."""

@@ -25,11 +25,12 @@ def by_partition(nodes: Sequence[HoldingsInfo], executors: Iterable[Executor], p
         for store in _stores(node, path) if not node.draining else ():
             holders = found.setdefault(store.partition, {})
             before = holders.get(place, Held(0, 0))
+            missing = [each for each in (before.missing_bytes, store.missing_bytes) if each is not None]
             holders[place] = Held(
                 max(before.version, store.version),
                 before.size_bytes + store.size_bytes,
                 last.get(store.partition) is node,
-                max(before.missing_bytes, store.missing_bytes or 0),
+                max(missing, default=None),
             )
     return found
 

@@ -1,4 +1,5 @@
-"""Places a query's state when Spark tells of it: before the first batch of each start, and after each batch.
+"""Places a query's state when Spark tells of it: before the first batch of each start, after each batch, and as soon as an
+executor is lost.
 
 Spark's thread of the query tells, and may wait for a start. So all work is done in other threads. Nothing is raised into
 Spark: an exception would end the query.
@@ -42,6 +43,17 @@ class QueryEvents:
         if now >= self._next_look and (self._looking is None or not self._looking.is_alive()):
             self._next_look = now + _LOOKS_EVERY_SECONDS
             self._looking = self._thread(partial(self._steering.look_again, run_id, after_batch=after_batch))
+
+    def executor_lost(self, executor_id: str) -> threading.Thread:
+        """Return the thread that sends an executor's partitions elsewhere at once.
+
+        Spark runs a stage again whose shuffle files were on a lost executor, and asks then where each partition belongs.
+        """
+        return self._thread(partial(self._follow_loss, executor_id))
+
+    def _follow_loss(self, executor_id: str) -> None:
+        for run_id in self._steering.lost(executor_id):
+            self._guarded(partial(self._steering.look_again, run_id, after_batch=False))
 
     def ended(self, run_id: str) -> None:
         """Forget the run."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from holdfast.checkpoints.formats.interface import StatefulOperator
 from holdfast.control.messages import HoldingsInfo, HoldingsReply
@@ -41,6 +42,7 @@ FetchAhead = Callable[[Path, Mapping[str, Sequence[int]]], int]
 class _Run:
     """One run of a query: ``placed`` has the executors' place of each partition, by the number of partitions.
 
+    ``told`` is what Spark was told of that: some partitions go to their places only when they have been fetched there.
     ``checks`` is the number of further batches after each of which it is checked that the partitions are where they were
     sent.
     """
@@ -51,7 +53,18 @@ class _Run:
     is_guessed: bool
     executors: list[Executor] = field(default_factory=list)
     placed: dict[int, list[str]] = field(default_factory=dict)
+    told: Mapping[int, Sequence[str]] = field(default_factory=dict)
     checks: int = 0
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    """Held by the thread that changes any of this."""
+
+
+class _Move(NamedTuple):
+    """Partitions that go to their places when they have been fetched there: the placement, who holds what, and where."""
+
+    placed: Mapping[int, list[str]]
+    held: Mapping[int, Mapping[str, Held]]
+    host_of: Mapping[str, str]
 
 
 class Steering:
@@ -62,6 +75,7 @@ class Steering:
         self._ask = ask
         self._fetch_ahead = fetch_ahead
         self._runs: dict[str, _Run] = {}
+        self._lost: set[str] = set()
         self._lock = threading.Lock()
         self._has_told_of_strangers = False
 
@@ -81,47 +95,67 @@ class Steering:
             if is_guessed:
                 partitions = partitions_of_checkpoint(path) or self._cluster.shuffle_partitions(query)
                 operators = operators_of_plan(self._cluster.plan(query), partitions)
-            executors = self._cluster.executors()
+            executors = self._executors()
             nodes = asked.result().nodes
         if not operators:
             return
         run = _Run(query, path, operators, is_guessed)
         run.executors = self._executors_with(executors, news.holding_nodes(nodes, str(path)), deadline)
         held = self._place(run, nodes, {})
-        with self._lock:
-            self._runs[run_id] = run
-        if time.monotonic() > deadline and self._cluster.has_jobs(run_id):
-            run.placed = {}
-            _log.warning("%s: it took too long to find where the state is; Spark places this start by itself", path)
-            return
-        self._tell(run_id, run, run.placed)
+        with run.turn:
+            with self._lock:
+                self._runs[run_id] = run
+            if time.monotonic() > deadline and self._cluster.has_jobs(run_id):
+                run.placed = {}
+                _log.warning("%s: it took too long to find where the state is; Spark places this start by itself", path)
+                return
+            self._tell(run_id, run, run.placed)
         _log.info("%s: %s", path, _summary(run, held))
 
     def look_again(self, run_id: str, *, after_batch: bool) -> None:
-        """Tell Spark anew if executors have come or gone since the last time, or if a guess at the operators was wrong."""
+        """Tell Spark anew if executors have come or gone since the last time, or if a guess at the operators was wrong.
+
+        What is to move from an executor that is still there waits for a fetch, and other calls do not wait for that.
+        """
         run = self._runs.get(run_id)
         if run is None:
             return
-        executors = self._cluster.executors()
+        with run.turn:
+            move = self._look(run_id, run, after_batch=after_batch)
+        if move is not None:
+            self._tell_when_fetched(run_id, run, move)
+
+    def _look(self, run_id: str, run: _Run, *, after_batch: bool) -> _Move | None:
+        """Tell Spark what can be told at once; return what is to be fetched before it is told."""
+        executors = self._executors()
         known = operators_of_checkpoint(run.path) if run.is_guessed else []
         if sorted(executors) == sorted(run.executors) and known in ([], run.operators):
             run.is_guessed = run.is_guessed and not known
             if after_batch:
                 self._check(run_id, run)
-            return
+            return None
         nodes = self._ask(str(run.path)).nodes  # if nobody answers, the run stays as it was, and the next look starts over
         run.is_guessed = run.is_guessed and not known
         run.operators = known or run.operators
         run.executors = executors
-        before = run.placed
+        before = run.told
         held = self._place(run, nodes, before)
         at_once = {
             count: self._without_waiting(run, before.get(count, []), placed, held) for count, placed in run.placed.items()
         }
         self._tell(run_id, run, at_once)
-        if at_once != run.placed:
-            self._tell_when_fetched(run_id, run, held)
         _log.info("%s: executors have changed; %s", run.path, _summary(run, held))
+        host_of = {executor.place: executor.host for executor in executors}
+        return _Move(run.placed, held, host_of) if at_once != run.placed else None
+
+    def lost(self, executor_id: str) -> list[str]:
+        """Note that an executor is gone, whether Spark lists it or not; return the runs whose partitions may be there."""
+        self._lost.add(executor_id)
+        with self._lock:
+            return list(self._runs)
+
+    def _executors(self) -> list[Executor]:
+        return [executor for executor in self._cluster.executors() if executor.id not in self._lost]
 
     def forget(self, run_id: str) -> None:
         """Forget a run that has ended."""
@@ -137,7 +171,7 @@ class Steering:
             if executors and news.have_executors(holders, executors):
                 break
             time.sleep(_POLL_SECONDS)
-            executors = self._cluster.executors()
+            executors = self._executors()
         return executors
 
     def _place(
@@ -186,23 +220,26 @@ class Steering:
             for partition, place in enumerate(placed)
         ]
 
-    def _tell_when_fetched(self, run_id: str, run: _Run, held: Mapping[int, Mapping[str, Held]]) -> None:
-        """Fetch to the nodes that have come what they are to have, then send the partitions there."""
+    def _tell_when_fetched(self, run_id: str, run: _Run, move: _Move) -> None:
+        """Fetch to the nodes that have come what they are to have, then send the partitions there if that is still right."""
         moved: dict[str, set[int]] = {}
-        for placed in run.placed.values():
-            for place, partitions in news.moved_to_strangers(placed, held).items():
+        for placed in move.placed.values():
+            for place, partitions in news.moved_to_strangers(placed, move.held).items():
                 moved.setdefault(place, set()).update(partitions)
-        host_of = {executor.place: executor.host for executor in run.executors}
+        wanted = {move.host_of[place]: sorted(partitions) for place, partitions in moved.items()}
         try:
-            read = self._fetch_ahead(run.path, {host_of[place]: sorted(partitions) for place, partitions in moved.items()})
+            read = self._fetch_ahead(run.path, wanted)
             _log.info("%s: %d MiB fetched to %s beforehand", run.path, read >> 20, ", ".join(sorted(moved)))
         except Exception as problem:  # noqa: BLE001 whatever Spark raises: then the first task fetches
             _log.warning("%s: can't fetch ahead: %s", run.path, reason(problem))
-        if run_id in self._runs and sorted(self._cluster.executors()) == sorted(run.executors):
-            self._tell(run_id, run, run.placed)
+        with run.turn:
+            is_right = run.placed is move.placed and sorted(self._executors()) == sorted(run.executors)
+            if is_right and run_id in self._runs:
+                self._tell(run_id, run, move.placed)
 
     def _tell(self, run_id: str, run: _Run, placed: Mapping[int, Sequence[str]], checks: int = _CHECKS) -> None:
         run.checks = checks
+        run.told = placed
         self._cluster.tell(run.query, run_id, _instances(run, placed))
 
     def _check(self, run_id: str, run: _Run) -> None:
@@ -214,8 +251,8 @@ class Steering:
         if not run.checks:
             return
         run.checks -= 1
-        if self._cluster.elsewhere(run.query, run_id, _instances(run, run.placed)):
-            self._tell(run_id, run, run.placed, run.checks)
+        if self._cluster.elsewhere(run.query, run_id, _instances(run, run.told)):
+            self._tell(run_id, run, run.told, run.checks)
 
 
 def path_of(location: str) -> Path | None:

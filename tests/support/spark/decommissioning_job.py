@@ -1,4 +1,6 @@
-"""A driver that decommissions one of its two executors, which has a task to end first: one line says who gets tasks then."""
+"""A driver that decommissions one of its two executors, which has a task to end first, and then kills it: a line for each
+says who gets tasks then, and that its end was heard of.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +31,10 @@ def main() -> None:
     assert context._jsc.sc().schedulerBackend().decommissionExecutor(leaving.id, why, False, False)
     assert cluster.executors() == [staying]
     print("only the other one gets tasks", flush=True)
+    cluster.prepare()
+    context._jsc.sc().killExecutor(leaving.id)
+    wait_until(lambda: cluster.lost(0) == leaving.id, _START_SECONDS)
+    print("its end was heard of", flush=True)
     spark.stop()
 
 

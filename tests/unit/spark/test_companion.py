@@ -57,6 +57,12 @@ class ScriptedJvm:
                 number, question, *rest = about
                 self.say("answer", number, *self._answer(question, rest))
 
+    def answer_until_told(self, count: int) -> None:
+        while len(self.told) < count:
+            kind, number, question, *about = fields_of(self._said.readline().decode().rstrip("\n"))
+            assert kind == "ask"
+            self.say("answer", number, *self._answer(question, about))
+
     def end(self) -> None:
         self._saying.close()
 
@@ -101,6 +107,9 @@ def test_a_query_is_placed_and_reported_as_pysparks_are(
     assert (state, run) == (f"file:{jvm.location}/state", "run")
     assert sorted(stores[3::5]) == ["10.88.0.1", "10.88.0.1", "node2", "node2"]
     assert stores[1::5] == ["0", "1", "2", "3"]
+    jvm.say("lost", "1")
+    jvm.answer_until_told(2)
+    assert set(jvm.told[1][6::5]) == {"0"}, "in the middle of a batch"
     progress = {
         "id": "q",
         "runId": "run",

@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -29,11 +29,12 @@ from holdfast_spark.placement.operators import (
     operators_of_plan,
     partitions_of_checkpoint,
 )
+from holdfast_spark.placement.query_events import QueryEvents
 from holdfast_spark.placement.steering import Steering
 
 QUERY = "3b7f2c1e"
 NODES = st.dictionaries(st.sampled_from([f"node{number}" for number in range(12)]), st.integers(1, 16), min_size=1)
-HELD = st.builds(Held, st.integers(0, 3), st.integers(0, 100))
+HELD = st.builds(Held, st.integers(0, 3), st.integers(0, 100), st.booleans(), st.none() | st.integers(0, 1))
 HOLDINGS = st.dictionaries(
     st.integers(0, 60), st.dictionaries(st.sampled_from([f"node{number}" for number in range(14)]), HELD), max_size=40
 )
@@ -127,6 +128,37 @@ def test_when_a_node_comes_it_gets_three_quarters_of_its_share() -> None:
 def test_a_node_that_is_not_there_holds_nothing() -> None:
     held = {partition: {"gone": Held(9, 1000)} for partition in range(12)}
     assert sorted(Counter(assign(QUERY, 12, even(3), held)).values()) == [4, 4, 4]
+
+
+def standby(missing_bytes: int = 0) -> Held:
+    return Held(7, 100, missing_bytes=missing_bytes)
+
+
+def running(*loads: int) -> tuple[dict[int, str], dict[int, dict[str, Held]]]:
+    """Let so many partitions run on each node; return where they do, and what is held."""
+    nodes = [f"node{number}" for number, load in enumerate(loads) for _ in range(load)]
+    return dict(enumerate(nodes)), {number: {node: Held(7, 100, ran_last=True)} for number, node in enumerate(nodes)}
+
+
+def test_a_standby_that_has_its_fill_hands_a_partition_on_to_that_ones_standby() -> None:
+    current, held = running(6, 5, 3)
+    held[14] = {"node0": standby(), "node1": Held(5, 90)}
+    held[2]["node2"] = standby()
+    held[3]["node1"] = standby(missing_bytes=5)
+    placed = assign(QUERY, 15, even(3), held, current)
+    assert {number: node for number, node in enumerate(placed) if node != current.get(number)} == {2: "node2", 14: "node0"}
+    held[2]["node2"] = standby(missing_bytes=1)
+    placed = assign(QUERY, 15, even(3), held, current)
+    assert {number: node for number, node in enumerate(placed) if node != current.get(number)} == {14: "node1"}, (
+        "an older copy"
+    )
+
+
+def test_what_runs_somewhere_is_not_driven_away_by_what_is_larger() -> None:
+    current, held = running(6, 5, 3)
+    held[14] = {"node0": Held(7, 1000, missing_bytes=0)}
+    placed = assign(QUERY, 15, even(3), held, current)
+    assert {number: node for number, node in enumerate(placed) if node != current.get(number)} == {14: "node2"}
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 5])
@@ -307,6 +339,7 @@ class Steered:
         self.problem: Exception | None = None
         self.unreachable = False
         self.lost_in_fetch = ""
+        self.in_fetch: Callable[[], None] = lambda: None
         self.steering = Steering(self.cluster, self._ask, self._fetch)
 
     def hold(
@@ -369,8 +402,13 @@ class Steered:
         assert not any(host in self.cluster.told[-1].values() for host in by_host), "told before it was fetched"
         if self.problem is not None:
             raise self.problem
+        self.in_fetch()
         self.cluster.hosts = [host for host in self.cluster.hosts if host != self.lost_in_fetch]
         return 0
+
+
+def standby_of(partition: int) -> HeldStoreInfo:
+    return HeldStoreInfo(0, partition, "default", 7, 100, copy=True, missing_bytes=0)
 
 
 @pytest.fixture
@@ -457,6 +495,36 @@ def test_a_lost_executors_partitions_are_spread_at_once(steered: Steered, tmp_pa
     assert {key for key in first if first[key] != second[key]} == {key for key in first if first[key] == "h3"}
     assert Counter(second.values()) == {"h1": 3, "h2": 3}
     assert steered.fetched == [], "what must move at once can't be fetched ahead"
+
+
+def test_in_the_middle_of_a_batch_a_lost_executors_partitions_go_to_their_standbys(steered: Steered, tmp_path: Path) -> None:
+    """Spark may list the executor for a moment."""
+    write_operator(tmp_path, "metadata", 0, 6)
+    first = steered.begin()
+    steered.hold_as_placed(first)
+    lost = sorted(partition for (_, partition), host in first.items() if host == "h3")
+    steered.hold("h1", *(partition for (_, partition), host in first.items() if host == "h1"))
+    steered.nodes[-1].queries[0].stores.append(standby_of(lost[0]))
+    steered.hold("h2", *(partition for (_, partition), host in first.items() if host == "h2"))
+    steered.nodes[-1].queries[0].stores.append(standby_of(lost[1]))
+    QueryEvents(steered.steering).executor_lost("2").join()
+    _, second = steered.cluster.told
+    assert {key: host for key, host in second.items() if first[key] != host} == {(0, lost[0]): "h1", (0, lost[1]): "h2"}
+    assert steered.become("h1", "h2") == second
+    assert len(steered.cluster.told) == 2, "after the batch there is nothing new"
+
+
+def test_a_loss_while_a_share_is_fetched_is_told_at_once_and_ends_that_move(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 12)
+    first = steered.begin()
+    steered.hold_as_placed(first)
+    steered.in_fetch = lambda: QueryEvents(steered.steering).executor_lost("1").join()
+    steered.become("h1", "h2", "h3", "h4")
+    _, meanwhile, after_loss = steered.cluster.told
+    assert meanwhile == first
+    kept = {key for key, host in first.items() if host != "h2"}
+    assert {key: after_loss[key] for key in kept} == {key: first[key] for key in kept}
+    assert set(after_loss.values()) <= {"h1", "h3", "h4"}
 
 
 def test_a_lost_nodes_partitions_go_to_their_standbys(steered: Steered, tmp_path: Path) -> None:
@@ -656,7 +724,7 @@ def test_no_fault_reaches_spark_or_holds_it_up(caplog: pytest.LogCaptureFixture)
             raise ValueError("a fault\nat length")
 
     released = threading.Event()
-    listener = PlacementListener(cast(Steering, Faulty()))
+    listener = PlacementListener(QueryEvents(cast(Steering, Faulty())))
     listener.onQueryStarted(SimpleNamespace(id="q", runId="r"))
     listener.onQueryStarted(SimpleNamespace(id="q", runId="r"))
     assert caplog.messages == ["Spark places partitions by itself: ValueError: a fault"]

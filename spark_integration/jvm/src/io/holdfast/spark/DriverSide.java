@@ -74,6 +74,9 @@ final class DriverSide implements DriverPlugin {
         }
         conf.set(IS_HERE, "true");
         QueryListener.tell(companion);
+        if (!isLocal) {
+            context.addSparkListener(new ExecutorListener(companion));
+        }
         String others = conf.get(LISTENERS, "");
         conf.set(LISTENERS, (others.isEmpty() ? "" : others + ",") + QueryListener.class.getName());
     }

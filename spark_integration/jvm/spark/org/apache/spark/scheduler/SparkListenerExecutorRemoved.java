@@ -1,0 +1,5 @@
+package org.apache.spark.scheduler;
+
+public class SparkListenerExecutorRemoved {
+    public native String executorId();
+}
