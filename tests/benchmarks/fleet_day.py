@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from tests.benchmarks.fleet_model import NEW_AN_HOUR, NODES, PARTITIONS, QUERIES, RACKS, STATE_BYTES, Model
+from tests.benchmarks.fleet_model import FETCHED_A_SECOND, NEW_AN_HOUR, NODES, PARTITIONS, RACKS, STATE_BYTES, Model, Shape
 from tests.benchmarks.fleet_plot import Sample, plot
 
 _HOUR, _MINUTE = 3600.0, 60.0
@@ -56,22 +56,22 @@ def schedule(model: Model, *, drains: bool, seed: int = 7) -> None:
     model.at(19 * _HOUR, partial(model.come_back, two))
 
 
-def day(standbys: int, *, drains: bool) -> tuple[Model, list[Sample]]:
+def day(shape: Shape, *, drains: bool) -> tuple[Model, list[Sample]]:
     """Let a day pass; return the fleet after it, and how it was every five minutes."""
-    model = Model(standbys)
+    model = Model(shape)
     schedule(model, drains=drains)
     samples = []
     for step in range(1, int(24 * _HOUR / _SAMPLE_SECONDS) + 1):
         model.run(step * _SAMPLE_SECONDS)
         fewest, most = model.loads()
-        uncovered = model.uncovered() if standbys else QUERIES * PARTITIONS
+        uncovered = model.uncovered() if shape.standbys else PARTITIONS
         samples.append(Sample(model.now / _HOUR, model.found.waited.total(), uncovered, fewest, most))
     return model, samples
 
 
 def summary(model: Model) -> list[str]:
     """Return what a day came to, as lines."""
-    found, all_bytes = model.found, QUERIES * PARTITIONS * STATE_BYTES
+    found, all_bytes = model.found, PARTITIONS * STATE_BYTES
     rows = [(why, moved, found.ahead[why], found.waited[why]) for why, moved in found.moved.items()]
     rows.append(("all", found.moved.total(), found.ahead.total(), found.waited.total()))
     return [
@@ -91,12 +91,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Simulate, print, and draw."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.fleet_day", description=__doc__)
     parser.add_argument("--plot", type=Path, help="where to put the picture")
+    parser.add_argument("--queries", type=int, default=1, help="that share the partitions (default: 1)")
+    parser.add_argument(
+        "--rate", type=float, default=FETCHED_A_SECOND / 1e6, help="MB/s at which standbys fetch (default: 50)"
+    )
     options = parser.parse_args(arguments)
-    print(f"{NODES} nodes in {RACKS} racks, {QUERIES * PARTITIONS:,} partitions, {STATE_BYTES / 1e6:g} MB each")
+    size = f"{PARTITIONS:,} partitions of {STATE_BYTES / 1e6:g} MB"
+    print(f"{NODES} nodes in {RACKS} racks, {options.queries} queries, {size}")
     samples = {}
     for name, standbys, drains in _DAYS:
-        model, samples[name] = day(standbys, drains=drains)
+        model, samples[name] = day(Shape(standbys, options.queries, options.rate * 1e6), drains=drains)
         print(name, *summary(model), sep="\n")
+        uncovered = sum(sample.uncovered for sample in samples[name]) * _SAMPLE_SECONDS / _HOUR
+        print(f"  without a complete copy on another node: {uncovered:,.0f} hours of a partition of {24 * PARTITIONS:,}")
         print(f"  of a node's share {min(s.fewest for s in samples[name]):.2f} to {max(s.most for s in samples[name]):.2f}")
     if options.plot:
         options.plot.write_text(plot({name: samples[name] for name, _, drains in _DAYS if drains}))

@@ -20,14 +20,17 @@ from holdfast.standbys.assignment import Fleet, Node, QueryAssignment
 from holdfast_spark.placement.assignment import Held, assign
 
 NODES, RACKS, CORES = 400, 20, 8
-QUERIES, PARTITIONS = 1, 20_000
+PARTITIONS = 20_000
+"""The number of partitions of all queries together."""
 STATE_BYTES = 25 * 10**6
 NEW_AN_HOUR = 0.6
 """The part of a state that its checkpoint has renewed after an hour."""
 FETCHED_A_SECOND = 50 * 10**6
-"""The bytes that a node fetches for its standby copies in a second."""
+"""The bytes that a node fetches for its standby copies in a second, if nothing else is said."""
 _TOLD_SECONDS, _LOOK_SECONDS, _SILENT_SECONDS, _GONE_SECONDS = 5.0, 120.0, 360.0, 1800.0
 """Until a change is told, between two looks of a standby, until a node counts as lost, and until it leaves the ring."""
+_SOON_SECONDS, _SOON_LOOKS = 30.0, 4
+"""Between two looks of a standby that has found a change, and how many there are."""
 
 
 @dataclass(slots=True)
@@ -59,6 +62,8 @@ class Member:
     left: int = 0
     """The number of times that it has left: what was to be found out about an earlier time is no longer true."""
     busy_until: float = 0.0
+    soon_until: float = 0.0
+    """Until when it looks more often."""
 
 
 @dataclass(slots=True)
@@ -76,20 +81,38 @@ class Found:
     standby_bytes: float = 0.0
 
 
-class Model:
-    """The fleet. ``standbys`` is the number of copies of each partition; times are in seconds since the start."""
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The fleet's shape: the number of queries, that of standby copies of each partition, and bytes that a node fetches.
 
-    def __init__(self, standbys: int, seed: int = 1) -> None:
+    ``looks_soon``: a standby that has found a change looks sooner for the next ones.
+    """
+
+    standbys: int = 1
+    queries: int = 1
+    fetched_a_second: float = FETCHED_A_SECOND
+    looks_soon: bool = True
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions of each query."""
+        return PARTITIONS // self.queries
+
+
+class Model:
+    """The fleet. Times are in seconds since the start."""
+
+    def __init__(self, shape: Shape, seed: int = 1) -> None:
         self.now = 0.0
+        self.shape = shape
         self.found = Found()
         self.members = {f"node{number:03}": Member(f"rack{number % RACKS:02}") for number in range(NODES)}
-        self.running = [assign(_query(query), PARTITIONS, self._cores(), {}) for query in range(QUERIES)]
+        self.running = [assign(_query(query), shape.partitions, self._cores(), {}) for query in range(shape.queries)]
         self.copies: dict[tuple[int, int], dict[str, Copy]] = {
             (query, number): {node: Copy(0.0)}
             for query, placed in enumerate(self.running)
             for number, node in enumerate(placed)
         }
-        self._standbys = standbys
         self._chance = random.Random(seed)
         self._numbers = count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -156,7 +179,7 @@ class Model:
         """Return the fewest and the most partitions of the nodes that take any, as parts of their share."""
         loads = Counter(node for placed in self.running for node in placed)
         names = [name for name, member in self.members.items() if member.is_up and not member.is_draining]
-        share = QUERIES * PARTITIONS / len(names)
+        share = PARTITIONS / len(names)
         return min(loads[name] for name in names) / share, max(loads[name] for name in names) / share
 
     def _cores(self) -> dict[str, int]:
@@ -178,9 +201,9 @@ class Model:
         """Let the drivers place all partitions anew."""
         cores, changed = self._cores(), []
         for query, before in enumerate(self.running):
-            held = {number: self._held(query, number, before[number]) for number in range(PARTITIONS)}
+            held = {number: self._held(query, number, before[number]) for number in range(self.shape.partitions)}
             current = {number: node for number, node in enumerate(before) if node in cores}
-            placed = assign(_query(query), PARTITIONS, cores, held, current)
+            placed = assign(_query(query), self.shape.partitions, cores, held, current)
             for number, (old, new) in enumerate(zip(before, placed, strict=True)):
                 if old != new:
                     self._move((query, number), old, new, why)
@@ -193,7 +216,8 @@ class Model:
         for node, copy in self.copies[query, number].items():
             missing = 0.0 if node == holder else copy.missing(self.now)
             version = self.now if copy.kept and not missing else copy.until
-            found[node] = Held(int(version), int(STATE_BYTES * (1 - missing)))
+            missing_bytes = int(STATE_BYTES * missing) if copy.kept and node != holder else None
+            found[node] = Held(int(version), int(STATE_BYTES * (1 - missing)), node == holder, missing_bytes)
         return found
 
     def _move(self, partition: tuple[int, int], old: str, new: str, why: str) -> None:
@@ -228,15 +252,15 @@ class Model:
 
     def _cover(self, partitions: Iterable[tuple[int, int]]) -> None:
         """Let each partition's standbys be found, and fetch what they miss once they have noticed."""
-        if not self._standbys:
+        if not self.shape.standbys:
             return
         fleets: dict[str, Fleet] = {}
         assignments: dict[tuple[str, int], QueryAssignment] = {}
-        looks = {name: _TOLD_SECONDS + self._chance.uniform(0, _LOOK_SECONDS) for name in self.members}
+        looks = {name: self._next_look(member) for name, member in self.members.items()}
         for query, number in partitions:
             holder = self.running[query][number]
             if holder not in fleets:
-                fleets[holder] = Fleet(map(self._node, [holder, *self._ring.after(holder)]), self._standbys)
+                fleets[holder] = Fleet(map(self._node, [holder, *self._ring.after(holder)]), self.shape.standbys)
             if (holder, query) not in assignments:
                 assignments[holder, query] = fleets[holder].query(_query(query))
             standbys = assignments[holder, query].standbys(number, holder)
@@ -248,10 +272,16 @@ class Model:
                 if self.members[node].is_up and not (node in copies and copies[node].kept):
                     self._fetch(copies, node, self.now + looks[node])
 
+    def _next_look(self, member: Member) -> float:
+        """Return in how many seconds a member knows what changes now."""
+        is_soon = self.shape.looks_soon and self.now < member.soon_until
+        return _TOLD_SECONDS + self._chance.uniform(0, _SOON_SECONDS if is_soon else _LOOK_SECONDS)
+
     def _fetch(self, copies: dict[str, Copy], node: str, noticed: float) -> None:
         missing = copies[node].missing(noticed) if node in copies else 1.0
         member = self.members[node]
-        member.busy_until = max(member.busy_until, noticed) + missing * STATE_BYTES / FETCHED_A_SECOND
+        member.soon_until = noticed + _SOON_LOOKS * _SOON_SECONDS
+        member.busy_until = max(member.busy_until, noticed) + missing * STATE_BYTES / self.shape.fetched_a_second
         copies[node] = Copy(member.busy_until, lacks=missing)
         self.found.standby_bytes += missing * STATE_BYTES
 

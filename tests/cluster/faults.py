@@ -24,6 +24,11 @@ class Scene:
     home: ClusterNode
     victim: ClusterNode
 
+    @property
+    def third(self) -> ClusterNode:
+        """Another node that is neither of the two."""
+        return next(node for node in reversed(self.cluster.nodes) if node not in (self.home, self.victim))
+
     def fail_over(self) -> None:
         """The driver is to run on the other one of the two."""
         self.home, self.victim = self.victim, self.home
@@ -97,6 +102,33 @@ def _clear_disk(scene: Scene) -> None:
     disks.clear(scene.victim.seen_from_outside(scene.victim.disk.path))
 
 
+def _lose_two(scene: Scene) -> None:
+    for node in (scene.victim, scene.third):
+        node.kill()
+    for node in (scene.victim, scene.third):
+        node.lose_disk()
+
+
+def _start_two(scene: Scene) -> None:
+    for node in (scene.victim, scene.third):
+        node.start()
+    for node in (scene.victim, scene.third):
+        node.wait_for_worker()
+
+
+def _cut_all_off(scene: Scene) -> None:
+    for node in scene.cluster.nodes:
+        node.link.cut()
+    for node in scene.cluster.nodes:
+        with node.client() as client:
+            wait_until(lambda: not all(store.up for store in client.status().remotes.values()))
+
+
+def _reconnect_all(scene: Scene) -> None:
+    for node in scene.cluster.nodes:
+        node.link.open()
+
+
 def _lose_home(scene: Scene) -> None:
     scene.fail_over()
     scene.victim.kill()
@@ -110,6 +142,8 @@ CUT_OFF = Fault("a node cut off from the store", _cut_off, _reconnect, mends_at_
 DISK_FULL = Fault("a node's disk filled up", _fill_disk, _clear_disk)
 NODE_DOWN = Fault("a node without power", _kill_node, _start_node)
 NODE_LOST = Fault("a node lost with its disk", _lose_node, _start_node)
+TWO_LOST = Fault("two nodes lost with their disks at once", _lose_two, _start_two)
+STORE_AWAY = Fault("the store away from all nodes", _cut_all_off, _reconnect_all, mends_at_once=True)
 DRIVER_KILLED = Fault("driver killed, back on its node", _nothing, _nothing, kills_driver=True)
 DRIVER_MOVES = Fault("driver killed, on another node", Scene.fail_over, _nothing, kills_driver=True)
 HOME_LOST = Fault("the driver's node lost with its disk", _lose_home, _start_node, kills_driver=True)
@@ -126,3 +160,5 @@ ALL = (
     DRIVER_MOVES,
     HOME_LOST,
 )
+WITH_STANDBYS = (EXECUTOR_KILLED, NODE_LOST, TWO_LOST, STORE_AWAY, DISK_FULL)
+"""Those that standby copies are about, or that befall them."""

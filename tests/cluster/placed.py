@@ -41,10 +41,14 @@ class Start:
 
 def start(cluster: Cluster, name: str, *arguments: str, executors: int, confs: Sequence[str] = ()) -> Start:
     """Run the job ``name`` with a new driver, once there are so many executors. Raises ``AssertionError`` if it fails."""
-    settings = [f"spark.holdfast.executors={executors}", *(f"{key}={value}" for key, value in _CONFS.items()), *confs]
-    words = [word for setting in settings for word in ("--conf", setting)]
-    said = cluster.nodes[0].run("python", _JOB, name, *arguments, *words)
+    said = cluster.nodes[0].run(*command(name, *arguments, executors=executors, confs=confs))
     return Start(**json.loads(said.splitlines()[-1]))
+
+
+def command(name: str, *arguments: str, executors: int, confs: Sequence[str] = ()) -> list[str]:
+    """Return the command that runs the job ``name`` on a node."""
+    settings = [f"spark.holdfast.executors={executors}", *(f"{key}={value}" for key, value in _CONFS.items()), *confs]
+    return ["python", _JOB, name, *arguments, *(word for setting in settings for word in ("--conf", setting))]
 
 
 def start_java(cluster: Cluster, jar: Path, name: str, rows: int, row_bytes: int, executors: int) -> Start:

@@ -2,6 +2,9 @@
 
 ``{"seconds": 3.1, "hosts": [{"0": "127.0.0.11", …}, …], …}``: from ``start()`` to the end of the first batch, and for each
 stage with state in it the host of each partition in the first batch.
+
+With ``--follow DIRECTORY`` a line for each batch comes before, and the job goes on until there is a file ``stop`` in that
+directory. While there is a file ``hold``, the tasks with state wait, after they have told so there (``waiting-…``).
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ import argparse
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +32,8 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=1)
     parser.add_argument("--rows", type=int, default=1200, help="new keys a batch")
     parser.add_argument("--row-bytes", type=int, default=1000)
+    parser.add_argument("--follow", type=Path, metavar="DIRECTORY", help="that all nodes see")
+    parser.add_argument("--every", type=float, default=0.0, metavar="SECONDS", help="at which batches begin")
     parser.add_argument("--busy", metavar="HOST", help="whose only core does something else all the time")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
@@ -43,17 +49,22 @@ def main() -> None:
     if options.busy:
         occupy(spark, options.busy)
     began = time.monotonic()
+    found = _KINDS[options.kind](_rows(spark, options.rows, options.row_bytes))
     query = (
-        _KINDS[options.kind](_rows(spark, options.rows, options.row_bytes))
+        (found if options.follow is None else found.where(_let_through(options.follow)(f.col("key"))))
         .writeStream.format("noop")
+        .trigger(processingTime=f"{options.every} seconds")
         .outputMode("append" if options.kind == "join" else "update")
         .option("checkpointLocation", checkpoint_location(options.name))
         .start()
     )
     seconds, hosts = 0.0, None
-    done = 0
-    while done < options.batches:
-        done = len([each for each in query.recentProgress if each.numInputRows])
+    done, told = 0, -1
+    while done < options.batches or (options.follow is not None and not (options.follow / "stop").exists()):
+        batches = [each for each in query.recentProgress if each.numInputRows]
+        done = len(batches)
+        if options.follow is not None:
+            told = _tell(batches, told)
         if done and hosts is None:
             seconds, hosts = time.monotonic() - began, list(_hosts(spark, str(query.runId)))
         if query.exception() is not None:
@@ -63,6 +74,29 @@ def main() -> None:
     last = query.lastProgress
     print(json.dumps({"seconds": round(seconds, 2), "hosts": hosts, "batch": last.batchId if last else -1}), flush=True)
     spark.stop()
+
+
+def _tell(batches: Sequence[Any], told: int) -> int:
+    """Print a line for each batch after the last one that was told of; return the newest."""
+    for each in batches:
+        if each.batchId > told:
+            told = each.batchId
+            seconds = each.durationMs["triggerExecution"] / 1000
+            print(json.dumps({"batch": told, "seconds": seconds, "at": time.time()}), flush=True)
+    return told
+
+
+def _let_through(directory: Path) -> Any:
+    """Return a filter of rows that are the result of state: it lets all through, once nobody holds them up."""
+
+    def let_through(key: int) -> bool:
+        if (directory / "hold").exists():
+            (directory / f"waiting-{key}").touch()
+            while (directory / "hold").exists():
+                time.sleep(POLL_SECONDS)
+        return True
+
+    return f.udf(let_through, "boolean")
 
 
 def _rows(spark: SparkSession, rows: int, row_bytes: int) -> DataFrame:

@@ -23,9 +23,9 @@ Counts = dict[str, tuple[int, int, int]]
 class Outcome:
     """What one fault did. ``seconds`` are from the strike, or the driver's new start after it, to the next commit.
 
-    Bytes are those of all nodes from the beginning of the batch in which it strikes to the second commit after it.
-    ``ended``: the query ended, and had to be started again once the fault was mended. ``differences``: rows of the answer
-    that are missing or wrong.
+    Bytes are those of all nodes from the beginning of the batch in which it strikes to the second commit after it, without
+    those of standby copies. ``ended``: the query ended, and had to be started again once the fault was mended.
+    ``differences``: rows of the answer that are missing or wrong.
     """
 
     fault: str
@@ -139,7 +139,7 @@ class Play:
 
 
 def _bytes(counters: dict[str, int]) -> tuple[int, int]:
-    return counters["bytes_hit"], counters["bytes_fetched"]
+    return counters["bytes_hit"], counters["bytes_fetched"] - counters["standby_bytes_fetched"]
 
 
 def _reason(problem: DriverError) -> str:

@@ -19,15 +19,22 @@ from tests.cluster.settings import Settings
 
 _DISK_BYTES = 2**30
 _FILES = 240
+_FAULTS = tuple(dict.fromkeys((*faults.ALL, *faults.WITH_STANDBYS)))
 _HEAD = "| fault | next commit after | from disks | from the store | query | answer |"
 
 
 def main() -> int:
     """Strike with all faults, or those that are named; return the exit status."""
     options = _parser().parse_args()
-    chosen = [fault for fault in faults.ALL if not options.only or fault.name in options.only]
+    usual = faults.WITH_STANDBYS if options.standbys else faults.ALL
+    chosen = [fault for fault in _FAULTS if fault.name in options.only] if options.only else usual
+    copies = (("holdings.refresh_seconds", "1"), ("stores.checkpoints.standbys", str(options.standbys)))
     settings = Settings(
-        nodes=options.nodes, partitions=options.partitions, away_seconds=options.delay / 2000, disk_bytes=_DISK_BYTES
+        nodes=options.nodes,
+        partitions=options.partitions,
+        away_seconds=options.delay / 2000,
+        disk_bytes=_DISK_BYTES,
+        options=(*copies, ("stores.checkpoints.standby_seconds", "1")) if options.standbys else (),
     )
     began = time.monotonic()
 
@@ -63,7 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--partitions", type=int, default=12)
     parser.add_argument("--delay", type=float, default=0.0, metavar="MS", help="the store's round trip (default 0)")
-    parser.add_argument("--only", nargs="+", metavar="FAULT", choices=[fault.name for fault in faults.ALL])
+    parser.add_argument("--only", nargs="+", metavar="FAULT", choices=[fault.name for fault in _FAULTS])
+    parser.add_argument("--standbys", type=int, default=0, metavar="COPIES", help="of each partition; and their own faults")
     parser.add_argument("--compare-once", action="store_true", help="compare the answer at the end only")
     parser.add_argument("--directory", type=Path, default=Path("/var/tmp"))
     return parser

@@ -34,12 +34,12 @@ _SIDES = {"aggregation": 1, "join": 2, "transform": 1}
 """How often each row's bytes are in the state."""
 _SNAPSHOTS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=false"
 """While the state is built each batch ends with a snapshot, as a state that large mostly consists of."""
-_STANDBYS = (
+STANDBYS = (
     ("holdings.refresh_seconds", "1"),
     ("stores.checkpoints.standbys", "1"),
     ("stores.checkpoints.standby_seconds", "1"),
 )
-_NAME = "placed"
+NAME = "placed"
 _HEAD = "| start | partitions | fetched | of the state | first batch | on one node | ratio |"
 
 
@@ -71,7 +71,7 @@ def main() -> int:
         away_seconds=options.delay / 2000,
         worker_memory="4g",
         bytes_per_second=options.bandwidth * 125_000,
-        options=(("holdings.interval_seconds", "0.2"), *(_STANDBYS if options.standbys else ())),
+        options=(("holdings.interval_seconds", "0.2"), *(STANDBYS if options.standbys else ())),
     )
     with ExitStack() as stack:
         three = stack.enter_context(Cluster.running(options.directory, settings))
@@ -79,8 +79,8 @@ def main() -> int:
         one = stack.enter_context(Cluster.running(options.directory, alone)) if options.compare else None
         for cluster in (three, one):
             if cluster is not None:
-                _build(cluster, options.kind, options.size)
-        home = {node.name: held_by(node, _NAME, copies=False) for node in three.nodes}
+                build(cluster, options.kind, options.size)
+        home = {node.name: held_by(node, NAME, copies=False) for node in three.nodes}
         state_bytes = sum(sum(partitions.values()) for partitions in home.values())
         _tell(
             f"{ByteSize(state_bytes)} of state: {', '.join(f'{name} {sorted(each)}' for name, each in sorted(home.items()))}"
@@ -90,9 +90,9 @@ def main() -> int:
         for number in range(1, options.restarts + 1):
             rows.append(_restarted(three, one, options.kind, str(number)))
             print(f"| {' | '.join(rows[-1].cells(state_bytes))} |", flush=True)
-        share = sum(held_by(three.nodes[2], _NAME, copies=False).values())
+        share = sum(held_by(three.nodes[2], NAME, copies=False).values())
         if options.standbys:
-            wait_until(lambda: are_covered(three, _NAME, _PARTITIONS))
+            wait_until(lambda: are_covered(three, NAME, _PARTITIONS))
             _tell(f"{ByteSize(fetched_by_standbys(three))} fetched by standbys, {ByteSize(sent(three))} sent by all nodes")
         three.nodes[2].kill()
         three.nodes[2].lose_disk()
@@ -106,12 +106,13 @@ def main() -> int:
     return 0 if all(_is_good(row, state_bytes) for row in rows) and lost.fetched_bytes <= most else 1
 
 
-def _build(cluster: Cluster, kind: str, size_bytes: int) -> None:
+def build(cluster: Cluster, kind: str, size_bytes: int) -> None:
+    """Build so much state of the query ``NAME`` in some batches, on all nodes."""
     rows = size_bytes // _SIDES[kind] // _ROW_BYTES // _BATCHES
     arguments = ("--kind", kind, "--batches", str(_BATCHES), "--rows", str(rows), "--row-bytes", str(_ROW_BYTES))
     began = time.monotonic()
-    start(cluster, _NAME, *arguments, executors=_NODES, confs=[_SNAPSHOTS])
-    wait_until(lambda: sum(map(len, held(cluster, _NAME).values())) >= _PARTITIONS)
+    start(cluster, NAME, *arguments, executors=len(cluster.nodes) * cluster.settings.cores, confs=[_SNAPSHOTS])
+    wait_until(lambda: sum(map(len, held(cluster, NAME).values())) >= cluster.settings.partitions)
     _tell(f"built on {len(cluster.nodes)} nodes in {time.monotonic() - began:.0f} s")
 
 
@@ -132,7 +133,7 @@ def _restart_without_one(three: Cluster, kind: str) -> Row:
 
 def _restart(cluster: Cluster, kind: str, executors: int) -> Start:
     rows = ("--rows", str(_ROWS_OF_A_RESTART), "--row-bytes", str(_ROW_BYTES))
-    return start(cluster, _NAME, "--kind", kind, *rows, executors=executors)
+    return start(cluster, NAME, "--kind", kind, *rows, executors=executors)
 
 
 def _is_good(row: Row, state_bytes: int) -> bool:

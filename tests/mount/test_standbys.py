@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from holdfast.holdings.report import NodeReport, QueryState, StoreState, encoded
 from tests.conftest import NodeFactory
 from tests.support.checkpoints.hostile_zips import snapshot_of
 from tests.support.daemons.node import Node, wait_until
+from tests.support.disks.mounts import mounted_image
 from tests.support.processes.programs import holdfast
 
 SST = "00000{}-01234567-0123-0123-0123-0123456789ab.sst"
@@ -228,6 +230,30 @@ def test_a_standby_without_room_evicts_nothing_and_says_so(make_node: NodeFactor
     wait_until(lambda: metric(a, "holdfast_partitions_without_standby") == 0)
 
 
+def test_a_standby_whose_disk_is_full_waits_and_holds_nobody_up(make_node: NodeFactory, workspace: Path) -> None:
+    a = make_node("a", holdings__node="a", **QUICK).start()
+    with mounted_image("ext4", workspace / "small", 128 * 2**20) as small:
+        b = make_node("b", holdings__node="b", cache__min_free_bytes=8 * 2**20, **QUICK)
+        b.store = small / "store"
+        b.settings["store.directory"] = b.store
+        b.start()
+        try:
+            disk = os.statvfs(small)
+            with (small / "filler").open("wb") as filler:
+                os.posix_fallocate(filler.fileno(), 0, disk.f_bavail * disk.f_frsize - 2**20)
+            query = Query(a)
+            query.snapshot(0, 1)
+            wait_until(lambda: "standby copies wait: the disk, or the cache, has no room" in b.log.read_text())
+            query.changes(1)
+            wait_until(lambda: metric(a, "holdfast_partitions_without_standby") == len(PARTITIONS))
+            assert (complete(b, 1), complete(b, 2)) == (set(), set())
+            (small / "filler").unlink()
+            wait_until(lambda: complete(b, 2) == set(PARTITIONS))
+            assert b.status().counters["files_evicted"] == 0
+        finally:
+            b.clean_up()  # before its disk goes
+
+
 def test_a_query_may_ask_for_more_copies_and_for_none(nodes: tuple[Node, Node, Node]) -> None:
     a, b, c = nodes
     more, none, plain = (Query(a, f"team/{name}") for name in ("more", "none", "plain"))
@@ -276,6 +302,20 @@ def test_a_standby_that_is_killed_while_it_fetches_goes_on_with_what_it_has(make
     wait_until(lambda: complete(b, 1) == set(PARTITIONS))
     state = sum(file.stat().st_size for file in (a.checkpoints / "team/q/state").rglob("*") if file.is_file())
     assert metric(b, "holdfast_standby_fetched_bytes_total") <= state - len(before) * state / len(PARTITIONS)
+
+
+def test_a_standby_that_is_lost_with_its_disk_while_it_fetches_has_a_successor(make_node: NodeFactory) -> None:
+    a = make_node("a", holdings__node="a", **QUICK).start()
+    slow = {**QUICK, "stores__checkpoints__standby_bytes_per_second": 60_000}
+    b = make_node("b", holdings__node="b", **slow).start()
+    Query(a).snapshot(0, 1)
+    wait_until(lambda: metric(b, "holdfast_standby_fetched_bytes_total") > 0)
+    assert complete(b, 1) != set(PARTITIONS)
+    b.kill()
+    b.lose_disk()
+    c = make_node("c", holdings__node="c", **QUICK).start()
+    wait_until(lambda: complete(c, 1) == set(PARTITIONS), seconds=120)
+    wait_until(lambda: metric(a, "holdfast_partitions_without_standby") == 0)
 
 
 def test_with_two_copies_two_nodes_may_be_lost_at_once(make_node: NodeFactory) -> None:
