@@ -302,6 +302,7 @@ def test_nobody_waits_for_a_daemon_whose_disk_has_failed_and_nothing_committed_i
         bad_disk.fail()
         _, problem = job.communicate(timeout=60)
         assert os.strerror(errno.EIO) in problem or os.strerror(errno.EROFS) in problem
+        wait_until(lambda: is_read_only(bad_disk.path))  # until then a daemon may find all that it needs in memory
         node.kill_daemon()
         _, problem = looker.communicate("look\n", timeout=60)
         assert os.strerror(errno.ENOTCONN) in problem or os.strerror(errno.ECONNABORTED) in problem
