@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from holdfast.digest import Checksum
 from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError, RemoteError, RemoteRefusedError
@@ -26,6 +27,7 @@ from holdfast.remote.keys import PRIVATE, NameRules, checked_target, key_below
 from holdfast.remote.life_signs import sign_of_life
 
 _MOST_UNANSWERED = 3
+_T = TypeVar("_T")
 _LARGEST = 2**63 - 1
 """The largest size (bytes) and time (ns) of a file that ``off_t`` and ``holdfast.index`` can hold."""
 
@@ -291,14 +293,17 @@ def delete_divided(keys: Sequence[str], delete: Callable[[Sequence[str]], None])
         raise problems[0]
 
 
-def delete_each(keys: Sequence[str], delete: Callable[[str], None]) -> None:
-    """Delete keys one by one, and raise the first error at the end. After a few unanswered requests this gives up early."""
+def delete_each(deletions: Sequence[_T], delete: Callable[[_T], None]) -> None:
+    """Call ``delete`` for each key, or each batch of keys, and raise the first error at the end.
+
+    After a few unanswered requests this gives up early.
+    """
     problems = []
     unanswered = 0
-    for key in keys:
+    for each in deletions:
         sign_of_life()
         try:
-            delete(key)
+            delete(each)
         except HoldfastError as problem:
             problems.append(problem)
             unanswered += problem.transient

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import obstore
@@ -55,7 +55,8 @@ _SMALLEST_PART_BYTES = 16 * 2**20
 _MOST_PARTS = 10_000  # S3's own limit
 _PARALLEL_PARTS = 4
 _PAGE = 1000
-_BATCH = 256  # Azure's limit, by which obstore divides; it stops at the first that fails
+_BATCH = 256  # Azure's limit; obstore sends no more than one request of several, if it fails
+_S3_BATCH = 1000
 
 
 class ObstoreStore(RemoteStore):
@@ -210,19 +211,10 @@ class ObstoreStore(RemoteStore):
 
     def delete(self, keys: Sequence[str]) -> None:
         wanted = self._deletable(keys)
+        most, delete = _BATCH, self._delete_few
         if isinstance(self._store, S3Store):
-            delete_divided(wanted, self.delete_at_once)
-            return
-        problems = []
-        for few in (wanted[start : start + _BATCH] for start in range(0, len(wanted), _BATCH)):
-            try:
-                self._delete_few(few)
-            except HoldfastError as problem:
-                problems.append(problem)
-                if not says_nothing_of_others(problem):
-                    break
-        if problems:
-            raise problems[0]
+            most, delete = _S3_BATCH, partial(delete_divided, delete=self.delete_at_once)
+        delete_each([wanted[start : start + most] for start in range(0, len(wanted), most)], delete)
 
     def _delete_few(self, keys: list[str]) -> None:
         """Delete keys that go in one request. Azure's answer for the first that is missing or refused hides the others'."""

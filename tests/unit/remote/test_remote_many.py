@@ -14,7 +14,9 @@ import pytest
 
 from holdfast.digest import Hasher
 from holdfast.errors import HoldfastError
-from holdfast.remote import ObjectInfo, RemoteStore, UploadSource
+from holdfast.remote import ObjectInfo, RemoteStore, UploadSource, obstore_store
+from tests.support.stores.contract_servers import immutable_files
+from tests.support.stores.s3 import Versitygw
 from tests.unit.remote import test_remote_contract as contract
 from tests.unit.remote.test_remote_contract import Implementation, Record, put
 
@@ -76,6 +78,20 @@ def test_a_bulk_deletion_minds_neither_missing_names_nor_those_that_are_refused(
         assert keys_in(implementation.other_node) == {*locked, "kept"}
     store.delete(wanted)
     assert keys_in(implementation.other_node) == {"kept"}
+
+
+def test_an_object_that_can_not_be_deleted_keeps_no_other_request_from_being_sent(
+    place: Versitygw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(obstore_store, "_S3_BATCH", 2)
+    store = contract.opened(place.url, dict(place.options))
+    keys = list("abcde")
+    put_all(store, keys)
+    place.clear_log()
+    with immutable_files(place.directory)("", ["a"]), pytest.raises(HoldfastError):
+        store.delete(keys)
+    assert keys_in(store) == {"a"}
+    assert place.requests()["DeleteObjects"] == 3
 
 
 def test_a_large_file_comes_back_as_it_was_sent(
