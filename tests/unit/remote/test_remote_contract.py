@@ -431,7 +431,7 @@ def test_readers_see_the_old_object_or_the_whole_new_one(implementation: Impleme
             except (ObjectMissingError, ObjectChangedError):
                 assert not store.capabilities.atomic
             except RemoteUnavailableError:  # no answer is no wrong answer; but only these trip over their own feet (500)
-                assert implementation.name in ("s3-moto", "s3-ceph")
+                assert implementation.name in ("s3-moto", "s3-ceph") or implementation.name not in _OURS
         return count
 
     with ThreadPoolExecutor(3) as pool:
