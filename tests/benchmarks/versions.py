@@ -2,6 +2,10 @@
 
 Each version is a commit, checked out beside the others, with a daemon of its own; all of them run for the whole time. The
 first one is what the others are compared with. A commit that is named twice shows how much two equal ones differ.
+
+Left to itself, the scheduler keeps a daemon on its caller's processor or on another one for minutes, and on the same
+processor a request takes half the time or less. So daemons and caller share the first processor, or with ``--apart`` each
+side has one of its own.
 """
 
 from __future__ import annotations
@@ -58,6 +62,7 @@ class Version:
 def main() -> None:
     """Measure in each zone that is asked for."""
     options = _parser().parse_args()
+    os.sched_setaffinity(0, {0})
     with ExitStack() as stack:
         base = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-versions-", dir=options.directory)))
         names = [f"{commit}{'′' * options.commits[:at].count(commit)}" for at, commit in enumerate(options.commits)]
@@ -65,6 +70,8 @@ def main() -> None:
             stack.enter_context(_mounted(base / str(at), name, commit))
             for at, (name, commit) in enumerate(zip(names, options.commits, strict=True))
         ]
+        for version in versions:
+            _keep_on(1 if options.apart else 0, version.pid)
         for zone in options.zones:
             print(f"\n{zone}: {options.rounds} rounds of {options.files} files, compared with {names[0]}", flush=True)
             _measure(zone, versions, options)
@@ -94,6 +101,11 @@ def _with_processor_time(action: Callable[[Site], Values], pids: Mapping[str, in
     values = action(site)
     seconds = time.perf_counter() - began
     return {**values, _OF_THE_PROCESSOR: values[""] * seconds / (_processor_seconds(pid) - used)}
+
+
+def _keep_on(processor: int, pid: int) -> None:
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        os.sched_setaffinity(int(thread), {processor})
 
 
 def _processor_seconds(pid: int) -> float:
@@ -131,6 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("commits", nargs="+", metavar="COMMIT")
     parser.add_argument("--zones", nargs="+", choices=_ZONES, default=_ZONES)
     parser.add_argument("--only", nargs="+", choices=_ROWS, default=_ROWS)
+    parser.add_argument("--apart", action="store_true", help="caller and daemons on different processors")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--files", type=int, default=300)
     parser.add_argument("--directory", type=Path, default=Path("/var/tmp"))
