@@ -37,7 +37,8 @@ def drawn(report: Report) -> str:
             y += _BAR_HEIGHT
     height = y + _BOTTOM
     when = time.strftime("%Y-%m-%d", time.gmtime(report.began))
-    foot = f"{when}, medians of {report.rounds} rounds by turns; shorter is better"
+    rounds = sorted({len(result.values) for line in lines for result in line.results.values() if result.values})
+    foot = f"{when}, medians of {' or '.join(map(str, rounds))} rounds by turns; shorter is better"
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:g}" role="img"'

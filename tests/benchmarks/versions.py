@@ -5,7 +5,7 @@ first one is what the others are compared with. A commit that is named twice sho
 
 Left to itself, the scheduler keeps a daemon on its caller's processor or on another one for minutes, and on the same
 processor a request takes half the time or less. So daemons and caller share the first processor, or with ``--apart`` each
-side has one of its own.
+side has one of its own. Both have real-time priority, so that what else runs on the machine does not come between them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ class Version:
 def main() -> None:
     """Measure in each zone that is asked for."""
     options = _parser().parse_args()
-    os.sched_setaffinity(0, {0})
     with ExitStack() as stack:
         base = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-versions-", dir=options.directory)))
         names = [f"{commit}{'′' * options.commits[:at].count(commit)}" for at, commit in enumerate(options.commits)]
@@ -70,6 +69,7 @@ def main() -> None:
             stack.enter_context(_mounted(base / str(at), name, commit))
             for at, (name, commit) in enumerate(zip(names, options.commits, strict=True))
         ]
+        _keep_on(0, os.getpid())
         for version in versions:
             _keep_on(1 if options.apart else 0, version.pid)
         for zone in options.zones:
@@ -104,8 +104,9 @@ def _with_processor_time(action: Callable[[Site], Values], pids: Mapping[str, in
 
 
 def _keep_on(processor: int, pid: int) -> None:
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        os.sched_setaffinity(int(thread), {processor})
+    for thread in map(int, os.listdir(f"/proc/{pid}/task")):
+        os.sched_setaffinity(thread, {processor})
+        os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(1))
 
 
 def _processor_seconds(pid: int) -> float:

@@ -8,5 +8,6 @@ It must not know the file system: nodes are numbers here, and files are descript
 
 from holdfast.kernel.connection import Connection
 from holdfast.kernel.invalidator import Invalidator, inode_notice
+from holdfast.kernel.native_module import NATIVE_MODULE
 from holdfast.kernel.probe import PASSTHROUGH, TAKEOVER, Machine, forecast, takeover_forecast
 from holdfast.kernel.protocol import OPCODE_LIMIT, Fallocation, InitFlag, Opcode, OpenFlag

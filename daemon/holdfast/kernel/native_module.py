@@ -99,6 +99,12 @@ class NativeModule(Protocol):
     def entries(self, fd: int, position: int, size: int, others: dict[FileId, int], /) -> bytes | None:
         """Return entries of a backing directory in the format of READDIR."""
 
+    def attributes(self, node: int, stat: object, seconds: float, /) -> bytes:
+        """Return a ``fuse_attr_out`` for a node with the attributes ``stat``, that the kernel may cache for so long."""
+
+    def entry(self, node: int, stat: object, seconds: float, /) -> bytes:
+        """Return a ``fuse_entry_out`` for a node with the attributes ``stat``, that the kernel may cache for so long."""
+
     def counts(self) -> tuple[tuple[int, ...], int, int]:
         """Return the numbers of requests by opcode, of replies and of notifications."""
 
@@ -140,6 +146,13 @@ class NoNativeModule:
         """Leave all requests to pyfuse3."""
         del events, handed_over, seconds
         return False
+
+    def attributes(self, node: int, stat: object, seconds: float, /) -> bytes:
+        """Return nothing: pyfuse3 has all requests."""
+        del node, stat, seconds
+        return b""
+
+    entry = attributes
 
     def counts(self) -> tuple[tuple[int, ...], int, int]:
         """Return no counts."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from struct import pack
 
 import pytest
@@ -36,6 +37,46 @@ def test_a_setattr_with_more_to_it_is_left_to_pyfuse3(more: int) -> None:
 
 def test_a_setattr_that_changes_nothing_is_left_to_pyfuse3() -> None:
     assert wire_format.changes(setattr_in(_FH)) is None
+
+
+class _Stat:
+    """Attributes in which each number says what it is. The times are of 1969, of 2020 and of 2446, beyond 64 bits of ns."""
+
+    st_ino, st_size, st_blocks = 1, 2**40 + 2, 3
+    st_atime_ns, st_mtime_ns, st_ctime_ns = -1_500_000_000, 1_577_836_800_123_456_789, 15_000_000_000_987_654_321
+    st_mode, st_nlink, st_uid, st_gid, st_rdev, st_blksize = 0o100640, 4, 5, 4_294_967_294, 6, 4096
+
+
+_ATTRIBUTES = pack(
+    "=QQQQQQIIIIIIIIII",
+    *(77, 2**40 + 2, 3, 2**64 - 2, 1_577_836_800, 15_000_000_000, 500_000_000, 123_456_789, 987_654_321),
+    *(0o100640, 4, 5, 4_294_967_294, 6, 4096, 0),
+)
+
+
+def test_attributes_for_a_time() -> None:
+    assert wire_format.attributes(77, _Stat, 1.25) == pack("=QII", 1, 250_000_000, 0) + _ATTRIBUTES
+
+
+def test_an_entry_for_a_time() -> None:
+    head = pack("=QQQQII", 77, 0, 86_400, 86_400, 0, 0)
+    assert wire_format.entry(77, _Stat, 86_400.0) == head + _ATTRIBUTES
+    assert len(head + _ATTRIBUTES) == wire_format.ENTRY_BYTES
+
+
+def test_attributes_of_a_real_file(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"abc")
+    os.utime(file, ns=(1_000_000_001, 2_000_000_002))
+    stat = file.stat()
+    times = (1, 2, stat.st_ctime_ns // 10**9, 1, 2, stat.st_ctime_ns % 10**9)
+    numbers = (stat.st_mode, 1, stat.st_uid, stat.st_gid, 0, stat.st_blksize, 0)
+    assert wire_format.attributes(9, stat, 0.0)[16:] == pack("=QQQQQQIIIIIIIIII", 9, 3, stat.st_blocks, *times, *numbers)
+
+
+def test_attributes_that_lack_something_are_an_error() -> None:
+    with pytest.raises(AttributeError, match="st_size"):
+        wire_format.entry(1, object(), 0.0)
 
 
 def test_what_statfs_tells() -> None:

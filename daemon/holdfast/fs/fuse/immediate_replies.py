@@ -198,7 +198,8 @@ class ImmediateReplies:
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def _getattr(self, node: Node, body: bytes, caller: Caller) -> Answer:
-        step(self._files.attrs.learn(node))
+        if self._files.attrs.may_be_old(node):
+            step(self._files.attrs.learn(node))
         if node.backing in self._losing:
             self._invalidation.before_attributes(node)
         return wire_format.attributes(node.id, self._files.attrs.get(node), self._directories.seconds(node))

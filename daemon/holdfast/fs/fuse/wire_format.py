@@ -7,28 +7,32 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from struct import Struct
 
 from holdfast.fs.inodes.attributes import Stat
 from holdfast.fs.namespace.attr_ops import Changes
 from holdfast.fs.namespace.listing import Bare
-from holdfast.kernel import OpenFlag
+from holdfast.kernel import NATIVE_MODULE, OpenFlag
 
+_BodyOfStat = Callable[[int, Stat, float], bytes]
+"""A function of a node's id, its attributes and seconds."""
 _NS = 1_000_000_000
 _LONGEST_NAME = 255
-_U64 = 2**64 - 1  # times before 1970 are negative
 _ENTRY_HEAD = Struct("=QQQQII")
-_ATTR_HEAD = Struct("=QII")
-_ATTRIBUTES = Struct("=QQQQQQIIIIIIIIII")
+_ATTRIBUTES_BYTES = 88
 _OPENED = Struct("=QIi")
 _DIRECTORY_ENTRY = Struct("=QQII")
 _PADDING = [bytes(-length % 8) for length in range(8)]
 _FORGOTTEN = Struct("=QQ")
 
-ENTRY_BYTES = _ENTRY_HEAD.size + _ATTRIBUTES.size
+ENTRY_BYTES = _ENTRY_HEAD.size + _ATTRIBUTES_BYTES
 """The size of a ``fuse_entry_out``."""
+entry: _BodyOfStat = NATIVE_MODULE.entry
+"""Return a ``fuse_entry_out``: for so many seconds the kernel may cache the name and the attributes."""
+attributes: _BodyOfStat = NATIVE_MODULE.attributes
+"""Return a ``fuse_attr_out``."""
 NODE = Struct("=Q")
 """The first field of LINK (the node), RENAME (the new parent), FLUSH (the handle), and FORGET (lookups)."""
 RENAME2 = Struct("=QI4x")
@@ -51,21 +55,10 @@ def forgotten(body: bytes) -> Iterator[tuple[int, int]]:
     return _FORGOTTEN.iter_unpack(body[8:])
 
 
-def entry(node_id: int, stat: Stat, seconds: float) -> bytes:
-    """Return a ``fuse_entry_out``; ``seconds`` is how long the kernel may cache the name and the attributes."""
-    whole, ns = _time(seconds)
-    return _ENTRY_HEAD.pack(node_id, 0, whole, whole, ns, ns) + _attributes(node_id, stat)
-
-
 def no_entry(seconds: float) -> bytes:
     """Return a ``fuse_entry_out`` that says that the name does not exist, for that long."""
     whole, ns = _time(seconds)
-    return _ENTRY_HEAD.pack(0, 0, whole, 0, ns, 0) + bytes(_ATTRIBUTES.size)
-
-
-def attributes(node_id: int, stat: Stat, seconds: float) -> bytes:
-    """Return a ``fuse_attr_out``."""
-    return _ATTR_HEAD.pack(*_time(seconds), 0) + _attributes(node_id, stat)
+    return _ENTRY_HEAD.pack(0, 0, whole, 0, ns, 0) + bytes(_ATTRIBUTES_BYTES)
 
 
 def opened(handle: int, flags: OpenFlag | int, backing_id: int | None) -> bytes:
@@ -121,27 +114,3 @@ def _time(seconds: float) -> tuple[int, int]:
     """Return whole seconds and nanoseconds."""
     fraction, whole = math.modf(seconds)
     return int(whole), int(fraction * _NS)
-
-
-def _attributes(node_id: int, stat: Stat) -> bytes:
-    accessed, accessed_ns = divmod(stat.st_atime_ns, _NS)
-    modified, modified_ns = divmod(stat.st_mtime_ns, _NS)
-    changed, changed_ns = divmod(stat.st_ctime_ns, _NS)
-    return _ATTRIBUTES.pack(
-        node_id,
-        stat.st_size,
-        stat.st_blocks,
-        accessed & _U64,
-        modified & _U64,
-        changed & _U64,
-        accessed_ns,
-        modified_ns,
-        changed_ns,
-        stat.st_mode,
-        stat.st_nlink,
-        stat.st_uid,
-        stat.st_gid,
-        stat.st_rdev,
-        stat.st_blksize,
-        0,
-    )

@@ -91,6 +91,12 @@ class AttrOps:
             raise NoSuchEntryError(f"{os.fsdecode(node.name)} is no longer in the store")
         return attributes.of_object(node, known, ownership, above)
 
+    def may_be_old(self, node: Node) -> bool:
+        """Say whether the store may have to be asked (``learn``) before the attributes of a node are told."""
+        if node.is_directory:
+            return self._revalidation.is_outdated(self._directories.place(node))
+        return node.backing in self._times.awaited or not node.backing
+
     async def learn(self, node: Node) -> None:
         """Ask the store for attributes of a node that are unknown here, or for a directory's times if they may be old."""
         if node.is_directory:

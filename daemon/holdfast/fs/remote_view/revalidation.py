@@ -51,8 +51,10 @@ class Revalidation:
         It is where programs look whether there are new names, in directories of replaceable names that others write. Those
         that this node writes itself, and logs and state, whose names are learned as they are asked for, cost no request.
         """
+        if not place.zone.is_store:
+            return False
         now = trio.current_time()
-        if not place.zone.is_store or now < self._spared_until.get(place.zone.remote, 0.0):
+        if now < self._spared_until.get(place.zone.remote, 0.0):
             return False
         with suppress(NameNotStorableError):
             listing = self._view.listing(place)

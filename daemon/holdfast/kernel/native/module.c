@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "attribute_bodies.h"
 #include "python_replies.h"
 #include "python_replies_handler.h"
 #include "readdir.h"
@@ -283,6 +284,34 @@ static PyObject *entries(PyObject *self, PyObject *args)
 	return readdir_read(fd, position, size, others);
 }
 
+/* Take node, attributes and seconds. False with an exception. */
+static bool attribute_arguments(PyObject *const *args, Py_ssize_t count, uint64_t *node, double *seconds)
+{
+	if (count != 3) {
+		PyErr_SetString(PyExc_TypeError, "node, attributes and seconds are wanted");
+		return false;
+	}
+	*node = PyLong_AsUnsignedLongLong(args[0]);
+	*seconds = PyFloat_AsDouble(args[2]);
+	return PyErr_Occurred() == NULL;
+}
+
+static PyObject *attributes(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+	(void)self;
+	uint64_t node;
+	double seconds;
+	return attribute_arguments(args, count, &node, &seconds) ? attribute_bodies_attributes(node, args[1], seconds) : NULL;
+}
+
+static PyObject *entry(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+	(void)self;
+	uint64_t node;
+	double seconds;
+	return attribute_arguments(args, count, &node, &seconds) ? attribute_bodies_entry(node, args[1], seconds) : NULL;
+}
+
 static PyObject *counts(PyObject *self, PyObject *args)
 {
 	(void)self;
@@ -322,6 +351,8 @@ static PyMethodDef methods[] = {
 	{"remove_native_reply", remove_native_reply, METH_VARARGS, PyDoc_STR("Stop answering for a file or directory.")},
 	{"hold_writes", hold_writes, METH_O, PyDoc_STR("Whether to answer no writes of data.")},
 	{"entries", entries, METH_VARARGS, PyDoc_STR("Return entries of a backing directory in the format of READDIR.")},
+	{"attributes", (PyCFunction)(void (*)(void))attributes, METH_FASTCALL, PyDoc_STR("Return the body of a reply to GETATTR.")},
+	{"entry", (PyCFunction)(void (*)(void))entry, METH_FASTCALL, PyDoc_STR("Return the body of a reply to LOOKUP.")},
 	{"counts", counts, METH_NOARGS, PyDoc_STR("Return the numbers of requests by opcode, of replies and of notifications.")},
 	{NULL, NULL, 0, NULL},
 };
