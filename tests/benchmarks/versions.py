@@ -5,7 +5,7 @@ first one is what the others are compared with. A commit that is named twice sho
 
 Left to itself, the scheduler keeps a daemon on its caller's processor or on another one for minutes, and on the same
 processor a request takes half the time or less. So daemons and caller share the first processor, or with ``--apart`` each
-side has one of its own. Both have real-time priority, so that what else runs on the machine does not come between them.
+side has one of its own.
 """
 
 from __future__ import annotations
@@ -106,7 +106,6 @@ def _with_processor_time(action: Callable[[Site], Values], pids: Mapping[str, in
 def _keep_on(processor: int, pid: int) -> None:
     for thread in map(int, os.listdir(f"/proc/{pid}/task")):
         os.sched_setaffinity(thread, {processor})
-        os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(1))
 
 
 def _processor_seconds(pid: int) -> float:
