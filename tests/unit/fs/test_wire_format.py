@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from struct import pack
+from typing import Any, cast
 
 import pytest
 
@@ -76,7 +77,7 @@ def test_attributes_of_a_real_file(tmp_path: Path) -> None:
 
 def test_attributes_that_lack_something_are_an_error() -> None:
     with pytest.raises(AttributeError, match="st_size"):
-        wire_format.entry(1, object(), 0.0)
+        wire_format.entry(1, cast(Any, object()), 0.0)
 
 
 def test_what_statfs_tells() -> None:
