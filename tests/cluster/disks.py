@@ -1,13 +1,17 @@
-"""A node's disk: a directory of the machine's, or a small file system of its own that can be filled up."""
+"""A node's disk: a directory of the machine's, or a small file system of its own that can be filled up, or pulled out."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
 _FILLER = "filler"
+_SHUT_DOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN
+_AT_ONCE = struct.pack("I", 2)  # EXT4_GOING_FLAGS_NOLOGFLUSH
 
 
 class Disk:
@@ -46,3 +50,12 @@ def fill(disk: Path) -> int:
 def clear(disk: Path) -> None:
     """Give back what ``fill`` has taken."""
     (disk / _FILLER).unlink()
+
+
+def pull_out(disk: Path) -> None:
+    """Let everything fail from now on that reads or writes a disk with a size, seen from where it is mounted."""
+    fd = os.open(disk, os.O_RDONLY)
+    try:
+        fcntl.ioctl(fd, _SHUT_DOWN, _AT_ONCE)
+    finally:
+        os.close(fd)

@@ -129,6 +129,15 @@ def _reconnect_all(scene: Scene) -> None:
         node.link.open()
 
 
+def _pull_disk_out(scene: Scene) -> None:
+    disks.pull_out(scene.victim.seen_from_outside(scene.victim.disk.path))
+
+
+def _start_on_another_disk(scene: Scene) -> None:
+    _lose_node(scene)
+    _start_node(scene)
+
+
 def _lose_home(scene: Scene) -> None:
     scene.fail_over()
     scene.victim.kill()
@@ -140,6 +149,7 @@ DAEMON_KILLED = Fault("daemon killed", _kill_daemon, _nothing)
 WORKER_KILLED = Fault("worker killed", _kill_worker, _start_worker)
 CUT_OFF = Fault("a node cut off from the store", _cut_off, _reconnect, mends_at_once=True)
 DISK_FULL = Fault("a node's disk filled up", _fill_disk, _clear_disk)
+DISK_PULLED_OUT = Fault("a node's disk pulled out", _pull_disk_out, _start_on_another_disk)
 NODE_DOWN = Fault("a node without power", _kill_node, _start_node)
 NODE_LOST = Fault("a node lost with its disk", _lose_node, _start_node)
 TWO_LOST = Fault("two nodes lost with their disks at once", _lose_two, _start_two)
@@ -155,6 +165,7 @@ ALL = (
     WORKER_KILLED,
     CUT_OFF,
     DISK_FULL,
+    DISK_PULLED_OUT,
     NODE_DOWN,
     NODE_LOST,
     DRIVER_MOVES,

@@ -99,6 +99,7 @@ def spark_defaults(settings: Settings, master_url: str) -> tuple[str, int]:
         "spark.executor.cores": "1",
         "spark.sql.shuffle.partitions": str(settings.partitions),
         "spark.ui.showConsoleProgress": "false",
+        **dict(settings.spark),
     }
     return "".join(f"{key} {value}\n" for key, value in lines.items()), 0o644
 

@@ -22,7 +22,7 @@ class Settings:
     ``cores`` are those of each worker; 0: no Spark. ``away_seconds`` is the store's distance each way, and
     ``bytes_per_second`` what a node's line to it carries (0: no limit). ``disk_bytes`` is how large a node's disk is
     (0: the machine's own disk, unlimited). ``worker_memory`` and ``executor_memory`` are Spark's settings; ``options`` are
-    more keys of the daemons' configuration, with their values as TOML.
+    more keys of the daemons' configuration, with their values as TOML, ``spark`` more settings of Spark.
     """
 
     nodes: int = 3
@@ -34,6 +34,7 @@ class Settings:
     worker_memory: str = "2g"
     executor_memory: str = "600m"
     options: tuple[tuple[str, str], ...] = ()
+    spark: tuple[tuple[str, str], ...] = ()
 
     def address(self, number: int) -> str:
         """Return the address of a node, counted from 1."""

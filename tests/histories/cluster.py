@@ -35,6 +35,7 @@ def main() -> int:
         away_seconds=options.delay / 2000,
         disk_bytes=_DISK_BYTES,
         options=(*copies, ("stores.checkpoints.standby_seconds", "1")) if options.standbys else (),
+        spark=tuple((key, value) for key, value in options.spark),
     )
     began = time.monotonic()
 
@@ -72,6 +73,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--delay", type=float, default=0.0, metavar="MS", help="the store's round trip (default 0)")
     parser.add_argument("--only", nargs="+", metavar="FAULT", choices=[fault.name for fault in _FAULTS])
     parser.add_argument("--standbys", type=int, default=0, metavar="COPIES", help="of each partition; and their own faults")
+    parser.add_argument(
+        "--spark",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("KEY", "VALUE"),
+        help="a setting of Spark; may be repeated",
+    )
     parser.add_argument("--compare-once", action="store_true", help="compare the answer at the end only")
     parser.add_argument("--directory", type=Path, default=Path("/var/tmp"))
     return parser
