@@ -20,8 +20,6 @@ from tests.support.stores.s3 import Versitygw
 from tests.unit.remote import test_remote_contract as contract
 from tests.unit.remote.test_remote_contract import Implementation, Record, put
 
-pytestmark = pytest.mark.slow
-
 implementation = contract.implementation
 store = contract.store
 
@@ -32,6 +30,8 @@ LARGE_BYTES = 2**30 if IS_LARGE else 40 * 2**20
 _MISSING = 100
 _THREADS = 16
 _BLOCK_BYTES = 2**20
+
+pytestmark = [pytest.mark.slow, *([pytest.mark.timeout(3600)] if IS_LARGE else [])]
 
 
 def put_all(store: RemoteStore, keys: list[str]) -> None:
