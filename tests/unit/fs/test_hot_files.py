@@ -15,7 +15,7 @@ import trio
 import trio.testing
 
 from holdfast.errors import FileBusyError
-from holdfast.fs.inodes.hot_files import HotFiles
+from holdfast.fs.inodes.hot_files import PATIENCE_SECONDS, HotFiles
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.store import Answer, Tree
 from holdfast.store.held_directories import HeldDirectories
@@ -231,6 +231,43 @@ def test_the_event_loop_waits_once_for_a_user(files: _Files) -> None:
     files.hot.chmod(files.open("Alice's", _ALICE), 0o600)
     files.calls.end(0)
     files.hot.chmod(second, 0o600)
+
+
+@pytest.mark.promise("local-busy")
+async def test_a_change_of_attributes_waits_for_a_call_that_a_busy_machine_makes_slow(files: _Files) -> None:
+    opened = files.open("file", _MALLORY)
+    files.calls.ends_at_once = True  # the look whether the lock is free
+
+    def change() -> str:
+        files.calls.ends_at_once = len(files.calls.begun) == 2
+        files.hot.chmod(opened, 0o600)
+        return "changed"
+
+    async def made() -> None:
+        assert await files.hot.change(opened.inode, change) == "changed"
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(files.calls.begun) == 2
+        files.calls.end(1)
+    assert len(files.calls.begun) == 3
+
+
+@pytest.mark.promise("local-busy")
+async def test_a_change_of_attributes_waits_no_longer_for_a_lock_that_is_held(
+    files: _Files, autojump_clock: trio.testing.MockClock
+) -> None:
+    opened = files.open("file", _MALLORY)
+    files.calls.ends_at_once = True
+
+    def change() -> None:
+        files.calls.ends_at_once = False
+        files.hot.chmod(opened, 0o600)
+
+    with pytest.raises(FileBusyError):
+        await files.hot.change(opened.inode, change)
+    assert PATIENCE_SECONDS <= autojump_clock.current_time() < 2 * PATIENCE_SECONDS
 
 
 async def test_slow_calls_on_what_the_daemon_serves_count_for_who_has_opened_it(files: _Files) -> None:

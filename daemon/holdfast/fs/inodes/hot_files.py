@@ -21,7 +21,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import trio
 
@@ -53,6 +53,9 @@ _STILL_HELD = "a process has held the lock of the file for long, with memory tha
 _MOST_LATE = 8
 """The limit of late calls on a user's files; then all of its hot files are busy. For calls that the loop waits for, the
 limit is one."""
+
+
+T = TypeVar("T")
 
 
 class _LateCall(NamedTuple):
@@ -123,6 +126,29 @@ class HotFiles:
         opened = self.of(inode)
         if opened is not None:
             await self.call(opened, "probe", [])
+
+    async def change(self, inode: FileId, change: Callable[[], T]) -> T:
+        """Make a change of the file that waits for its lock in one step, and may be made twice. Raises ``FileBusyError``.
+
+        The event loop waits but a moment, which is too short on a busy machine, also where nobody holds the lock. Then the
+        caller alone waits for the call to end, and the change is made again.
+        """
+        await self.settle(inode)
+        try:
+            return change()
+        except FileBusyError:
+            if inode not in self._late:
+                raise
+        with trio.move_on_after(PATIENCE_SECONDS):
+            while True:
+                while self._is_late(inode):  # noqa: ASYNC110 - whoever looks first closes the answer that an event would need
+                    await trio.sleep(_AT_ONCE_SECONDS)
+                try:
+                    return change()
+                except FileBusyError:
+                    if inode not in self._late:
+                        raise
+        raise FileBusyError(_STILL_HELD)
 
     async def call(
         self,

@@ -132,8 +132,7 @@ class AttrOps:
                 node, changes.size_bytes, found_by, drop_privileges=drop_privileges, by_descriptor=by_descriptor
             )
             changes = replace(changes, mtime_ns=None)  # which is the time of the change of the size
-        await self._hot.settle(node.backing)
-        return self._set(node, changes)
+        return await self._hot.change(node.backing, lambda: self._set(node, changes))
 
     def _set(self, node: Node, changes: Changes) -> Stat:
         before = self._of_backing_file(node)
