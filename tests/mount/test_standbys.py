@@ -111,9 +111,13 @@ def nodes(make_node: NodeFactory) -> tuple[Node, Node, Node]:
 
 
 def covered(others: tuple[Node, ...], version: int) -> bool:
-    """Say whether each partition has a complete copy on exactly one of the other nodes."""
+    """Say whether each partition has a complete copy on exactly one of the other nodes, and none of them wants another.
+
+    A node that does not know of the others yet stands by for all partitions, and hands some of them over later.
+    """
     found = [partition for node in others for partition in complete(node, version)]
-    return sorted(found) == list(PARTITIONS)
+    duties = sum(metric(node, "holdfast_standby_partitions") for node in others)
+    return sorted(found) == list(PARTITIONS) and duties == len(PARTITIONS)
 
 
 def test_each_partition_is_complete_on_another_node_after_a_commit(nodes: tuple[Node, Node, Node]) -> None:

@@ -28,6 +28,7 @@ _ANSWER_SECONDS = 5.0
 """The time limit for an answer, which takes milliseconds; starting the process that asks can take tenths of a second."""
 _KILLED_SECONDS = 1.0
 _LOOK_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 30.0
 _BUSY_TRIES = 20
 _BUSY_PAUSE_SECONDS = 0.05
 _ASK = """import os, sys
@@ -281,12 +282,14 @@ def detach_when_dead(path: str) -> None:
 
     Raises ``MountpointError``.
     """
+    pause_seconds = _LOOK_SECONDS
     while (mount := mount_at(path)) is not None and mount.is_holdfast:
-        if life(path) is Life.DEAD:
+        if life(path) is Life.DEAD and mount_at(path) == mount:
             with suppress(NotMountedError):  # somebody else has done it
                 detach(path)
         else:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(pause_seconds)  # a daemon that is there may stay for ever
+            pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
 
 
 def _umount(path: str, flags: int) -> None:

@@ -59,7 +59,9 @@ class Conversation:
         """Act on the lines to their end; then send the last reports."""
         for line in lines:
             kind, *about = fields_of(line.decode("utf-8", "surrogateescape").rstrip("\n"))
-            self._acts[kind](*about)
+            act = self._acts.get(kind)
+            if act is not None:  # a newer jar may tell more
+                act(*about)
         self._reports.finish(_LAST_SECONDS)
 
     def _hello(self, application: str, pid: str, is_local: str, held: str) -> None:

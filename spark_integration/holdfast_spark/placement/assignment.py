@@ -37,11 +37,6 @@ class Held(NamedTuple):
     ran_last: bool = False
     missing_bytes: int | None = None
 
-    @property
-    def is_complete_copy(self) -> bool:
-        """Whether the node is a standby that lacks nothing."""
-        return self.missing_bytes == 0
-
 
 _NOTHING = Held(0, 0)
 Holders = Mapping[str, Held]
@@ -111,7 +106,8 @@ def _place_held(
     for _, _, partition, order in sorted(wishes):
         known = [nodes[name] for name in order if name in nodes]
         node = next((node for node in known if node.load < node.most), None)
-        if known and node is not known[0] and _place_by_swap(nodes, partition, held):
+        finds_all = node is not None and node in _standbys(nodes, held.get(partition, {}))
+        if known and node is not known[0] and not finds_all and _place_by_swap(nodes, partition, held):
             continue
         if node is None:
             left.append(partition)
@@ -151,7 +147,13 @@ def _swaps(nodes: Mapping[str, _Node], partition: int, held: Mapping[int, Holder
 
 def _standbys(nodes: Mapping[str, _Node], holders: Holders) -> list[_Node]:
     """Return the nodes with a complete copy."""
-    return [nodes[name] for name in sorted(holders) if name in nodes and holders[name].is_complete_copy]
+    return [nodes[name] for name in sorted(holders) if name in nodes and _has_all(holders, name)]
+
+
+def _has_all(holders: Holders, name: str) -> bool:
+    """Say whether a node is a standby that lacks nothing. One that holds next to nothing is none, whatever it tells."""
+    each = holders.get(name, _NOTHING)
+    return each.missing_bytes == 0 and each.size_bytes >= _most_bytes(holders) / _NEXT_TO_NOTHING
 
 
 def _place_rest(nodes: Mapping[str, _Node], partitions: Iterable[int]) -> None:
@@ -188,7 +190,7 @@ def _price(partition: int, giver: _Node, taker: _Node, holders: Holders, *, runs
     Of equals, what the hash prefers comes first. ``runs``: it runs on a node that is there.
     """
     here, there = holders.get(giver.name, _NOTHING), holders.get(taker.name, _NOTHING)
-    would_wait = not runs and not there.is_complete_copy
+    would_wait = not runs and not _has_all(holders, taker.name)
     return would_wait, here.size_bytes - there.size_bytes, -score(taker.seed, partition, taker.cores)
 
 

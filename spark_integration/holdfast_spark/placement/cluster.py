@@ -97,10 +97,11 @@ class Cluster:
             compiler = self._context._jvm.org.codehaus.janino.SimpleCompiler()
             compiler.cook(_SOURCE)
             made = compiler.getClassLoader().loadClass(_CLASS)
-            self._teller = made.getDeclaredConstructor(self._classes()).newInstance(self._objects())
-            self._context._jsc.sc().addSparkListener(self._teller)
+            teller = made.getDeclaredConstructor(self._classes()).newInstance(self._objects())
             self.executors()
             self._coordinator()
+            self._context._jsc.sc().addSparkListener(teller)
+            self._teller = teller
 
     def seconds_since_start(self) -> float:
         """Return how long ago the application was started."""

@@ -52,8 +52,11 @@ class QueryEvents:
         return self._thread(partial(self._follow_loss, executor_id))
 
     def _follow_loss(self, executor_id: str) -> None:
-        for run_id in self._steering.lost(executor_id):
-            self._guarded(partial(self._steering.look_again, run_id, after_batch=False))
+        looks = [
+            partial(self._steering.look_again, run_id, after_batch=False) for run_id in self._steering.lost(executor_id)
+        ]
+        for thread in [self._thread(look) for look in looks]:  # at once: one may wait for a fetch
+            thread.join()
 
     def ended(self, run_id: str) -> None:
         """Forget the run."""

@@ -13,8 +13,12 @@ def children_of(pid: int, program: bytes = b"") -> list[int]:
     """Return the processes that the first thread of ``pid`` has started and not waited for, with ``program`` in their
     command lines.
     """
-    found = []
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+    found: list[int] = []
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):  # it has ended, and its children have another parent
+        return found
+    for child in children:
         with suppress(FileNotFoundError, ProcessLookupError):  # it has been waited for meanwhile
             if program in Path(f"/proc/{child}/cmdline").read_bytes():
                 found.append(int(child))

@@ -127,12 +127,23 @@ def test_a_mount_that_waits_for_a_daemon_is_not_dead(monkeypatch: pytest.MonkeyP
     lives = [Life.ALIVE, Life.SILENT, Life.DEAD]
     detached: list[str] = []
     mount = mountpoint.Mount("/mnt", mountpoint.FILE_SYSTEM, 1, "holdfast", 2, 1)
-    monkeypatch.setattr(mountpoint, "mount_at", lambda _: mount if lives else None)
+    monkeypatch.setattr(mountpoint, "mount_at", lambda _: None if detached else mount)
     monkeypatch.setattr(mountpoint, "life", lambda _: lives.pop(0))
     monkeypatch.setattr(mountpoint, "detach", lambda path: detached.append(f"{path} of {len(lives)}"))
     monkeypatch.setattr(mountpoint, "_LOOK_SECONDS", 0)
     mountpoint.detach_when_dead("/mnt")
     assert detached == ["/mnt of 0"]
+
+
+def test_a_mount_that_replaces_a_dead_one_is_not_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead, new = (mountpoint.Mount("/mnt", mountpoint.FILE_SYSTEM, number, "holdfast", number, 1) for number in (2, 3))
+    there = [dead, new, None]
+    monkeypatch.setattr(mountpoint, "mount_at", lambda _: there.pop(0))
+    monkeypatch.setattr(mountpoint, "life", lambda _: Life.DEAD)
+    monkeypatch.setattr(mountpoint, "detach", lambda path: pytest.fail(f"{path} was taken away"))
+    monkeypatch.setattr(mountpoint, "_LOOK_SECONDS", 0)
+    mountpoint.detach_when_dead("/mnt")
+    assert not there
 
 
 def test_a_missing_mountpoint_is_made_when_that_is_asked_for(tmp_path: Path) -> None:

@@ -128,6 +128,7 @@ def test_a_query_is_placed_and_reported_as_pysparks_are(
 
 def test_on_one_machine_nothing_is_asked_and_no_start_waits(jvm: ScriptedJvm, reports: list[BatchReport]) -> None:
     jvm.say("hello", "a job", "1", "true", "/held/before")
+    jvm.say("of which only a newer companion knows", "a job")
     jvm.say("started", "q", "run", "counts")
     jvm.end()
     Conversation(jvm.output).hold(jvm.input)

@@ -154,6 +154,22 @@ def test_a_standby_that_has_its_fill_hands_a_partition_on_to_that_ones_standby()
     )
 
 
+def test_nothing_moves_for_a_partition_that_another_standby_has_room_for() -> None:
+    current, held = running(6, 5, 3)
+    held[14] = {"node0": standby(), "node2": standby()}
+    held[2]["node1"] = standby()
+    placed = assign(QUERY, 15, even(3), held, current)
+    assert {number: node for number, node in enumerate(placed) if node != current.get(number)} == {14: "node2"}
+
+
+def test_nothing_moves_to_a_standby_that_holds_next_to_nothing() -> None:
+    current, held = running(6, 5, 3)
+    held[14] = {"node0": standby(), "node1": Held(5, 90)}
+    held[2]["node2"] = Held(1, 1, missing_bytes=0)
+    placed = assign(QUERY, 15, even(3), held, current)
+    assert {number: node for number, node in enumerate(placed) if node != current.get(number)} == {14: "node1"}
+
+
 def test_what_runs_somewhere_is_not_driven_away_by_what_is_larger() -> None:
     current, held = running(6, 5, 3)
     held[14] = {"node0": Held(7, 1000, missing_bytes=0)}
