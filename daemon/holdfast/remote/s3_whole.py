@@ -50,7 +50,7 @@ class WholePuts:
             raise RemoteUnavailableError(f"{what}: {brief(problem, self._secrets)}") from None
         if answer.status_code == HTTPStatus.PRECONDITION_FAILED:
             raise ObjectExistsError(f"{what}: the object exists already")
-        if answer.is_error:
+        if not answer.is_success:  # a redirection is not followed: nothing was stored
             raise answered(what, answer.status_code, answer.text, self._secrets)
         return ObjectInfo(key, source.size_bytes, answer.headers.get("etag", ""), 0, dict(metadata))
 

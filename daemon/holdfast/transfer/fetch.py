@@ -156,7 +156,7 @@ class Fetcher:
         raise CacheFullError(f"no room for {size_bytes} bytes: others take what is evicted for them")
 
     async def _download_rest(self, fetch: PartialFetch) -> None:
-        problems: list[HoldfastError] = []
+        problems: list[HoldfastError | OSError] = []
         access = fetch.target.remote.access
         store = access.store
 
@@ -165,7 +165,7 @@ class Fetcher:
                 while (run := fetch.next_run(_longest_run_bytes(access), store.parallel_reads)) is not None:
                     IN_BACKGROUND.set(fetch.in_background)  # by now somebody may wait for it
                     await self._download_run(fetch, run)
-            except HoldfastError as problem:
+            except (HoldfastError, OSError) as problem:  # in the nursery's group of errors nobody would find it
                 problems.append(problem)
                 nursery.cancel_scope.cancel()
 

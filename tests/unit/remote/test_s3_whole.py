@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 
 from holdfast.errors import (
@@ -20,6 +21,7 @@ from holdfast.errors import (
 from holdfast.remote import RemoteStore, UploadSource
 from holdfast.remote.large_create import LargeCreate
 from holdfast.remote.obstore_errors import answered
+from holdfast.remote.s3_signed import SignedRequests
 from tests.support.stores.fault_proxy import FaultProxy
 from tests.support.stores.s3 import S3Server, Versitygw
 from tests.unit.remote.test_remote_contract import content, opened, put
@@ -73,6 +75,16 @@ def test_an_object_that_is_there_is_left_alone(store: RemoteStore, file: Path) -
     with pytest.raises(ObjectExistsError):
         create(store, file)
     assert content(store, "large") == b"first"
+
+
+@pytest.mark.parametrize("status", [301, 304, 307, 308])
+def test_an_answer_that_sends_elsewhere_stores_nothing(
+    store: RemoteStore, file: Path, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = httpx.Response(status, headers={"location": "http://127.0.0.1:9/large", "etag": '"none"'})
+    monkeypatch.setattr(SignedRequests, "put", lambda *_: answer)
+    with pytest.raises(RemoteUnavailableError, match=f"PUT large: status {status}"):
+        create(store, file)
 
 
 def test_of_many_one_wins(place: S3Server, file: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -14,11 +15,11 @@ import pytest
 import trio
 
 from holdfast.digest import Fingerprint, Hasher
-from holdfast.errors import ObjectCorruptError, RemoteUnavailableError
+from holdfast.errors import HoldfastError, ObjectCorruptError, RemoteUnavailableError
 from holdfast.remote import ObjectBody, ObjectInfo, RemoteStore
 from holdfast.store import Staging
 from holdfast.telemetry import Counters, EventLog
-from holdfast.transfer import Fetcher, KnownObject, ObjectPath, PartialFetch, RemoteAccess
+from holdfast.transfer import Fetcher, KnownObject, ObjectPath, PartialFetch, RemoteAccess, run_reading
 from holdfast.transfer.part_runs import PartRun
 from holdfast.transfer.remotes import Remote
 
@@ -160,6 +161,26 @@ async def test_a_part_that_is_corrupt_in_the_store_is_never_placed(workspace: Pa
             await place.begin().wait_whole()
         assert place.placed == []
         assert place.corrupt_parts() == [9] * 3
+
+
+async def test_a_disk_that_fails_behind_the_first_part_ends_the_fetch_and_nothing_else(
+    workspace: Path, store: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_all = run_reading._write_all
+
+    def fail(fd: int, view: memoryview, offset: int) -> None:
+        if offset >= PART:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        write_all(fd, view, offset)
+
+    async with fetching(workspace, store) as place:
+        monkeypatch.setattr(run_reading, "_write_all", fail)
+        with pytest.raises(HoldfastError, match="Input/output error"):
+            await place.begin().wait_whole()
+        assert place.placed == []
+        monkeypatch.undo()
+        await place.begin().wait_whole()
+        place.assert_placed()
 
 
 async def test_of_an_answer_that_breaks_off_only_the_rest_is_asked_for_again(workspace: Path, store: Scripted) -> None:
