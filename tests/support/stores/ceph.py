@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from tests.support.stores.s3 import S3Server
 from tests.support.stores.servers import directory_of_server, running, served_by
-from tests.support.tools.cache import cache_directory, locked
+from tests.support.tools.debian_packages import unpacked
 
 _PACKAGES = ("radosgw", "ceph-mon", "ceph-osd")
 _BUCKET = "bucket"
@@ -84,20 +83,7 @@ class Ceph(S3Server):
 
 def ceph_packages() -> Path:
     """Return where the packages are unpacked. Raises ``OSError`` or ``subprocess.CalledProcessError`` without them."""
-    directory = cache_directory() / "ceph"
-    with locked(cache_directory() / "ceph.lock"):
-        if not directory.exists():
-            with tempfile.TemporaryDirectory(dir=cache_directory()) as new:
-                downloaded, unpacked = Path(new, "packages"), Path(new, "root")
-                (downloaded / "partial").mkdir(parents=True)
-                download = ["apt-get", "install", "-q", "-y", "--no-install-recommends", "--download-only"]
-                into = ["-o", f"Dir::Cache::archives={downloaded}", "-o", "Debug::NoLocking=true"]
-                subprocess.run(["apt-get", "update", "-q"], check=True, capture_output=True)
-                subprocess.run([*download, *into, *_PACKAGES], check=True, capture_output=True)
-                for package in downloaded.glob("*.deb"):
-                    subprocess.run(["dpkg", "-x", package, unpacked], check=True, capture_output=True)
-                unpacked.rename(directory)
-    return directory
+    return unpacked("ceph", _PACKAGES, with_dependencies=True)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ It runs as root, in a mount namespace in which there is a user ``sshd``, whom th
 from __future__ import annotations
 
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.stores.servers import directory_of_server, served_by
-from tests.support.tools.cache import cache_directory, locked
+from tests.support.tools.debian_packages import unpacked
 
 _PACKAGES = ("libwrap0", "openssh-server", "openssh-sftp-server")
 _IN_NAMESPACE = """
@@ -49,18 +48,7 @@ class Sshd:
 
 def sshd_packages() -> Path:
     """Return where the packages are unpacked. Raises ``OSError`` or ``subprocess.CalledProcessError`` without them."""
-    directory = cache_directory() / "sshd"
-    with locked(cache_directory() / "sshd.lock"):
-        if not directory.exists():
-            with tempfile.TemporaryDirectory(dir=cache_directory()) as new:
-                downloaded, unpacked = Path(new, "packages"), Path(new, "root")
-                downloaded.mkdir()
-                subprocess.run(["apt-get", "update", "-q"], check=True, capture_output=True)
-                subprocess.run(["apt-get", "download", *_PACKAGES], cwd=downloaded, check=True, capture_output=True)
-                for package in downloaded.iterdir():
-                    subprocess.run(["dpkg", "-x", package, unpacked], check=True, capture_output=True)
-                unpacked.rename(directory)
-    return directory
+    return unpacked("sshd", _PACKAGES)
 
 
 @contextmanager

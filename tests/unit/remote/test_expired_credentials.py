@@ -8,15 +8,13 @@ from typing import Any
 
 import obstore
 import pytest
-import trio
 from trio.testing import MockClock
 
 from holdfast.errors import CredentialsExpiredError, RemoteUnavailableError
 from holdfast.remote import RemoteStore
 from holdfast.remote.credentials import are_fixed
-from holdfast.telemetry import Counters, EventLog
-from holdfast.transfer import RemoteAccess
 from tests.support.stores.lying_s3 import GOOD, Answer, Asked, LyingS3, refusal
+from tests.support.stores.renewed_access import read_when_renewed
 from tests.unit.remote.test_remote_contract import content, opened, put
 
 KEY = "checkpoints/good/file"
@@ -69,25 +67,14 @@ async def test_a_token_of_a_file_is_waited_for(server: Guarded, tmp_path: Path, 
     for operation in OPERATIONS:
         with pytest.raises(RemoteUnavailableError, match=r"which have expired.*; new ones are waited for"):
             operation(store)
-    events = EventLog(lambda: 0.0)
-    access = RemoteAccess(
-        "checkpoints",
-        store,
-        deadline_seconds=10**6,  # the clock of trio runs ahead of the one by which obstore keeps a token for 10 s
-        parallel=2,
-        events=events,
-        counters=Counters(),
-        clock=lambda: 0.0,
-    )
 
     async def renew() -> None:
-        await events.wait_beyond(0)
         write_token(tmp_path, "second")
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(renew)
-        assert await access.read(content, store, KEY, 0, len(GOOD)) == GOOD
-    assert [event.kind for event in events.since(0)] == ["remote-down", "remote-up"]
+    # The clock of trio runs ahead of the one by which obstore keeps a token for 10 s.
+    found, events = await read_when_renewed(store, lambda: content(store, KEY, 0, len(GOOD)), renew, 10**6)
+    assert found == GOOD
+    assert events == ["remote-down", "remote-up"]
 
 
 def test_a_token_that_nothing_renews_is_told(server: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

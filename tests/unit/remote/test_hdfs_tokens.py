@@ -11,9 +11,8 @@ import trio
 
 from holdfast.errors import CredentialsExpiredError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import RemoteStore
-from holdfast.telemetry import Counters, EventLog
-from holdfast.transfer import RemoteAccess
 from tests.support.stores.hdfs import NoHdfsError, SecureHdfs, serving_secure_hdfs
+from tests.support.stores.renewed_access import read_when_renewed
 from tests.unit.remote.test_remote_contract import content, opened, put
 
 pytestmark = pytest.mark.slow
@@ -61,25 +60,13 @@ async def test_a_token_that_has_expired_is_waited_for_in_its_file(server: Secure
     store = put_in_time(by_file, server)
     assert "InvalidToken" in (said := await_expiry(store))
     assert f"a new one in {file} is waited for" in said
-    events = EventLog(lambda: 0.0)
-    access = RemoteAccess(
-        "checkpoints",
-        store,
-        deadline_seconds=60,
-        parallel=2,
-        events=events,
-        counters=Counters(),
-        clock=lambda: 0.0,
-    )
 
     async def renew() -> None:
-        await events.wait_beyond(0)
         file.write_text(await trio.to_thread.run_sync(server.new_token))
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(renew)
-        assert await access.read(content, store, "a") == b"bytes"
-    assert [event.kind for event in events.since(0)] == ["remote-down", "remote-up"]
+    found, events = await read_when_renewed(store, lambda: content(store, "a"), renew, 60)
+    assert found == b"bytes"
+    assert events == ["remote-down", "remote-up"]
 
 
 def test_a_token_that_nothing_renews_is_told(server: SecureHdfs) -> None:
