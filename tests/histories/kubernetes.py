@@ -28,7 +28,7 @@ _HEAD = "| what happened | until all was ready again | longest wait of a pod | e
 
 
 class History:
-    """What happens to a release, and the rows of the table, printed as they come. ``faults`` has what should not be."""
+    """A release, what is done to it, and the rows of the table, printed as they come. ``faults`` has what should not be."""
 
     def __init__(self, cluster: KubernetesCluster, release: Release) -> None:
         self._cluster = cluster

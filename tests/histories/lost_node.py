@@ -52,7 +52,7 @@ class Turn:
 
     @property
     def part(self) -> float:
-        """What was fetched as a part of the state that the node had."""
+        """The bytes that were fetched, as a part of the state that the node had."""
         return self.fetched_bytes / self.share_bytes
 
     def row(self) -> str:

@@ -19,7 +19,6 @@ from itertools import accumulate
 
 import trio
 
-from holdfast.checkpoints.sweeps.several_at_once import for_each
 from holdfast.config import HoldingsSection
 from holdfast.errors import HoldfastError, ObjectChangedError, ObjectMissingError
 from holdfast.holdings.known_reports import KnownReports
@@ -28,13 +27,14 @@ from holdfast.holdings.report import DIRECTORY, LARGEST_BYTES, BadReportError, N
 from holdfast.holdings.ring import Ring
 from holdfast.remote import PRIVATE, ObjectInfo
 from holdfast.transfer import RemoteAccess
+from holdfast.transfer.several_at_once import for_each
 
 _MISSED_REFRESHES = 3
 _MOST_NODES = 10_000
 _MOST_BYTES = 64 * 2**20
 """The limit of bytes in all objects of a store together, as they are there: beyond it, the oldest are not read."""
 _READ_AT_ONCE, _UNPACKED_AT_ONCE = 32, 4
-"""How many reports are read at once, and unpacked: one may take a few MiB until it is known whether it is kept."""
+"""The numbers of reports that are read, and unpacked, at once: one may take a few MiB before it is known to be kept."""
 _SECONDS = 5.0
 _REFRESHES_A_PAGE = 2
 """The multiple of ``refresh_seconds`` for which a page of the listing, a request, is good."""

@@ -37,7 +37,7 @@ NO_MOUNT = (0, -1, 0, "", 0, 0, 0)
 
 
 class NativeModule(Protocol):
-    """The functions of the C module. ``Connection``, their only user, documents them."""
+    """The functions of the C module. ``Connection``, which uses all but ``attributes`` and ``entry``, documents them."""
 
     def configure(self, add: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
         """Configure the next mount: flags of INIT, where to keep the exchange, and for a takeover the kept one."""

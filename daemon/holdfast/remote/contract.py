@@ -22,11 +22,19 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.digest import Checksum
-from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError, RemoteError, RemoteRefusedError
+from holdfast.errors import (
+    HoldfastError,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectMissingError,
+    RemoteError,
+    RemoteRefusedError,
+)
 from holdfast.remote.keys import PRIVATE, NameRules, checked_target, key_below
 from holdfast.remote.life_signs import sign_of_life
 
 _MOST_UNANSWERED = 3
+_BUFFER_BYTES = 2**20
 _T = TypeVar("_T")
 _LARGEST = 2**63 - 1
 """The largest size (bytes) and time (ns) of a file that ``off_t`` and ``holdfast.index`` can hold."""
@@ -108,6 +116,23 @@ class UploadSource:
     path: Path | None = None
     is_unchanged: Callable[[], bool] = lambda: True
 
+    def buffers(self, what: str) -> Iterator[bytes]:
+        """Yield the bytes, as many as ``size_bytes`` says, a file's by the MiB, with signs of life.
+
+        Raises ``ObjectChangedError``, which begins with ``what``, if the file has fewer by now.
+        """
+        if self.path is None:
+            yield self.data or b""
+            return
+        left = self.size_bytes
+        with self.path.open("rb") as file:
+            while left and (buffer := file.read(min(left, _BUFFER_BYTES))):
+                left -= len(buffer)
+                sign_of_life()
+                yield buffer
+        if left:
+            raise ObjectChangedError(f"{what}: the file was cut while it was sent")
+
 
 class RemoteStore(abc.ABC):
     """A store of objects by key. Safe to use from several threads."""
@@ -119,9 +144,9 @@ class RemoteStore(abc.ABC):
     has_checksums = False
     """True if ``checksum`` may ask the store."""
     parallel_reads = 8
-    """How many requests for a large object are worth their while side by side."""
+    """The number of parallel requests with which a large object is read fastest."""
     longest_read_bytes = 0
-    """The most that one request for a large object had best ask for, if that is more than a part."""
+    """The number of bytes that one request for a large object asks for at most, if that is more than a part."""
     requests_in_a_call = 2
     """The limit of a call's silence (``life_signs``), as a multiple of the time for a request."""
 

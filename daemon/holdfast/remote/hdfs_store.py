@@ -51,12 +51,10 @@ from holdfast.remote.keys import (
     staged_key,
     storable_only,
 )
-from holdfast.remote.life_signs import sign_of_life
 from holdfast.remote.redaction import public_url, secrets_of
 
 _RULES = NameRules(longest_part_bytes=255, refused=re.compile("[:\ufffe\uffff]|(?:^|/)\\.snapshot(?:/|$)"))
 """Hadoop's DFSUtil.isValidName, and dfs.namenode.fs-limits.max-component-length."""
-_BUFFER_BYTES = 1 << 20
 _ATTRIBUTE = "user.holdfast.metadata"
 _ATTEMPTS = 3
 _LARGEST = 2**63 - 1
@@ -237,7 +235,7 @@ class HdfsStore(RemoteStore):
         what = f"write {key}"
         staged = self._path(staged_key())
         try:
-            self._client.create(what, staged, _buffers_of(what, source) if buffers is None else buffers, source.size_bytes)
+            self._client.create(what, staged, source.buffers(what) if buffers is None else buffers, source.size_bytes)
             if metadata:
                 value = f"0x{msgspec.json.encode(metadata).hex()}"
                 attribute = {"xattr.name": _ATTRIBUTE, "xattr.value": value, "flag": "CREATE"}
@@ -332,21 +330,6 @@ class HdfsStore(RemoteStore):
                 with suppress(ValueError, msgspec.DecodeError):  # somebody else's
                     return msgspec.json.decode(bytes.fromhex(each.value.removeprefix("0x")), type=dict[str, str])
         return {}
-
-
-def _buffers_of(what: str, source: UploadSource) -> Iterator[bytes]:
-    """Yield the bytes of ``source``, as many as it says. Raises ``ObjectChangedError`` if the file has fewer by now."""
-    if source.path is None:
-        yield source.data or b""
-        return
-    left = source.size_bytes
-    with open(source.path, "rb") as file:
-        while left and (buffer := file.read(min(left, _BUFFER_BYTES))):
-            left -= len(buffer)
-            sign_of_life()
-            yield buffer
-    if left:
-        raise ObjectChangedError(f"{what}: the file was cut while it was sent")
 
 
 def open_hdfs(

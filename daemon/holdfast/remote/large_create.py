@@ -58,7 +58,7 @@ class LargeCreate:
         self._requests = requests
         self._whole_puts = whole_puts
         self._keeps_condition: bool | None = None
-        """Whether the server refuses a copy to a name that is taken; None until it was tried."""
+        """True if the server refuses a copy to a name that is taken; None until it was tried."""
         self._in_doubt: dict[str, dict[str, str]] = {}
 
     def create(self, key: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:

@@ -1,4 +1,4 @@
-"""What obstore's answers say of objects."""
+"""Infos of objects, from obstore's answers."""
 
 from __future__ import annotations
 

@@ -7,17 +7,14 @@ that create one name, both would succeed. obstore would read the file into memor
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 
 from holdfast.errors import ObjectChangedError, ObjectExistsError, RemoteUnavailableError
 from holdfast.remote.contract import ObjectInfo, UploadSource
-from holdfast.remote.life_signs import sign_of_life
 from holdfast.remote.obstore_errors import answered, brief, is_panic
 from holdfast.remote.s3_signed import SignedRequests
 from holdfast.system.text import printable
-
-_BUFFER_BYTES = 2**20
 
 
 class WholePuts:
@@ -34,13 +31,13 @@ class WholePuts:
         """
         what = f"PUT {printable(key)}"
         sha256 = hashlib.sha256()
-        for buffer in _buffers_of(what, source):
+        for buffer in source.buffers(what):
             sha256.update(buffer)
         if not source.is_unchanged():
             raise ObjectChangedError(f"{what}: the file was written to while it was sent")
         headers = {"If-None-Match": "*", **{f"x-amz-meta-{name}": value for name, value in metadata.items()}}
         try:
-            body = _buffers_of(what, source)
+            body = source.buffers(what)
             answer = self._requests.put(key, headers, sha256.hexdigest(), source.size_bytes, body)
         except (ObjectChangedError, RemoteUnavailableError):
             raise
@@ -53,16 +50,3 @@ class WholePuts:
         if not answer.is_success:  # a redirection is not followed: nothing was stored
             raise answered(what, answer.status_code, answer.text, self._secrets)
         return ObjectInfo(key, source.size_bytes, answer.headers.get("etag", ""), 0, dict(metadata))
-
-
-def _buffers_of(what: str, source: UploadSource) -> Iterator[bytes]:
-    """Yield the bytes of the file, as many as ``source`` says. Raises ``ObjectChangedError`` if there are fewer by now."""
-    assert source.path is not None
-    left = source.size_bytes
-    with source.path.open("rb") as file:
-        while left and (buffer := file.read(min(left, _BUFFER_BYTES))):
-            left -= len(buffer)
-            sign_of_life()
-            yield buffer
-    if left:
-        raise ObjectChangedError(f"{what}: the file was cut while it was sent")

@@ -18,13 +18,13 @@ from holdfast.checkpoints.formats.interface import FinishedBatch, LocationLayout
 from holdfast.checkpoints.manifests import Manifest
 from holdfast.checkpoints.plans import Listed
 from holdfast.checkpoints.restoring.object_checks import content
-from holdfast.checkpoints.sweeps.several_at_once import for_each
 from holdfast.config import MOST_STANDBYS
 from holdfast.errors import ObjectMissingError
 from holdfast.holdings.report import Partition
 from holdfast.remote import ObjectInfo, key_below
 from holdfast.standbys.copies import StandbyCopies
 from holdfast.standbys.restraint import Restraint
+from holdfast.transfer.several_at_once import for_each
 
 _FILES_AT_ONCE = 4
 _STANDBYS = "_standbys"
@@ -76,7 +76,7 @@ class CatchingUp:
         needed: dict[bytes, ObjectInfo] = {}
         for operator in sorted(operators):
             needed |= await self._needed(partition, operator, version)
-        lacking = await self._lacking(needed)
+        lacking = await trio.to_thread.run_sync(self._lacking, needed)
         lacking_bytes = sum(needed[path].size_bytes for path in lacking)
         if lacking and not self.copies.room.has_spare(lacking_bytes):
             return Progress(version, lacking_bytes, lacks_room=True, needed=needed)
@@ -89,15 +89,11 @@ class CatchingUp:
 
     def missing_bytes(self, needed: Mapping[bytes, ObjectInfo]) -> int:
         """Return the bytes of the objects that are not here, as after an eviction. It waits for the disk."""
-        return sum(info.size_bytes for path, info in needed.items() if not self.copies.has(path, info))
+        return sum(needed[path].size_bytes for path in self._lacking(needed))
 
-    async def _lacking(self, needed: Mapping[bytes, ObjectInfo]) -> list[bytes]:
-        """Return the paths of the copies that are not here. A partition may have thousands: a thread looks."""
-
-        def look() -> list[bytes]:
-            return [path for path, info in needed.items() if not self.copies.has(path, info)]
-
-        return await trio.to_thread.run_sync(look)
+    def _lacking(self, needed: Mapping[bytes, ObjectInfo]) -> list[bytes]:
+        """Return the paths of the copies that are not here; a partition may have thousands. It waits for the disk."""
+        return [path for path, info in needed.items() if not self.copies.has(path, info)]
 
     @property
     def _layout(self) -> LocationLayout:
@@ -118,7 +114,7 @@ class CatchingUp:
         examination = await trio.to_thread.run_sync(begin)
         while examination.wanted:
             manifests = {self._path(location, wanted.name): infos[wanted.name] for wanted in examination.wanted}
-            for path in await self._lacking(manifests):
+            for path in await trio.to_thread.run_sync(self._lacking, manifests):
                 await self._fetch(path, manifests[path])
             answers = await trio.to_thread.run_sync(self._answers, location, examination.wanted)
             await trio.to_thread.run_sync(examination.supply, answers)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import trio
 
-from holdfast.checkpoints.sweeps.several_at_once import for_each
 from holdfast.config import ZoneSection
 from holdfast.errors import HoldfastError, RemoteUnavailableError
 from holdfast.holdings import Gathering, Neighbourhood, Publishing, Told
@@ -25,6 +24,7 @@ from holdfast.standbys.duties import Duties, Neighbours, Reporter, duties_of
 from holdfast.standbys.moved_on import Looks
 from holdfast.standbys.wishes import Wishes
 from holdfast.transfer import BEHIND_ALL, IN_BACKGROUND
+from holdfast.transfer.several_at_once import for_each
 
 _IDLE_SECONDS = 5.0
 _MISSED_REFRESHES = 3

@@ -22,7 +22,7 @@ NO_FILE = FileId(0)
 if TYPE_CHECKING:
 
     class FileStat(os.stat_result):  # type: ignore[misc]  # final, and this is no class at run time
-        """What the system says of a file of the store directory."""
+        """The attributes of a file of the store directory, as the system tells them."""
 
         @property
         def st_ino(self) -> FileId:

@@ -106,7 +106,7 @@ def _place_held(
     for _, _, partition, order in sorted(wishes):
         known = [nodes[name] for name in order if name in nodes]
         node = next((node for node in known if node.load < node.most), None)
-        finds_all = node is not None and node in _standbys(nodes, held.get(partition, {}))
+        finds_all = node is not None and _has_all(held.get(partition, {}), node.name)
         if known and node is not known[0] and not finds_all and _place_by_swap(nodes, partition, held):
             continue
         if node is None:

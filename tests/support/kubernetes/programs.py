@@ -63,7 +63,7 @@ def get_all() -> None:
 
 @dataclass(frozen=True)
 class _Build:
-    """What a program is built from: a package of a module, with more lines of the file ``go.mod``, options and variables."""
+    """The source of a program: a package of a module, with more lines of the file ``go.mod``, options and variables."""
 
     package: str
     module: tuple[str, str]

@@ -23,7 +23,7 @@ from tests.support.kubernetes.kubectl import wait_for_kubernetes
 from tests.support.kubernetes.release import MOUNTPOINT
 
 UID, GID = 185, 0
-"""Who Spark's pods run as, as in Spark's image."""
+"""The user of Spark's pods, as in Spark's image."""
 _ROOT = Path(__file__).parents[3]
 _NAME = "flights"
 _SPARK_HOME = Path(pyspark.__file__).parent

@@ -1,4 +1,4 @@
-"""What a standby does with files of its own, and with objects that are corrupt."""
+"""A standby beside files of its own, and beside corrupt objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who works with a partition: one rule for daemons, drivers and the command line."""
+"""The holder of a partition: one rule for daemons, drivers and the command line."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ from holdfast.checkpoints.reachability import location_at_root, self_contained
 from holdfast.checkpoints.restoring.object_checks import content
 from holdfast.checkpoints.restoring.verifying import StoreVerification
 from holdfast.checkpoints.sweeps.execution import LocalCopies
+from holdfast.checkpoints.sweeps.manifest_reading import read_all
 from holdfast.checkpoints.sweeps.planning import RootListing, list_root
 from holdfast.checkpoints.sweeps.setting_aside import copy_all, in_steps
-from holdfast.checkpoints.sweeps.several_at_once import read_all
 from holdfast.digest import fingerprint_of_buffer
 from holdfast.errors import ObjectExistsError, PlanError
 from holdfast.remote import UploadSource, key_below

@@ -17,12 +17,13 @@ from holdfast.checkpoints.formats import FORMATS, Formats
 from holdfast.checkpoints.formats.interface import EngineVersion, Restore
 from holdfast.checkpoints.reachability import Examination, Listed, Place, places_of, restores
 from holdfast.checkpoints.restoring.object_checks import Outcome, checked
+from holdfast.checkpoints.sweeps.manifest_reading import read_all
 from holdfast.checkpoints.sweeps.planning import RootListing, list_root
-from holdfast.checkpoints.sweeps.several_at_once import for_each, read_all
 from holdfast.errors import NoSuchPlanError, PlanError
 from holdfast.remote import key_below
 from holdfast.system.text import shown
 from holdfast.transfer import RemoteAccess
+from holdfast.transfer.several_at_once import for_each
 
 _AT_ONCE = 4
 _STEP = 50

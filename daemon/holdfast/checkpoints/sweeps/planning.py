@@ -26,8 +26,8 @@ from holdfast.checkpoints.reachability import (
     root_of_drop,
     sweep,
 )
+from holdfast.checkpoints.sweeps.manifest_reading import read_all
 from holdfast.checkpoints.sweeps.plan_format import DROP, REWIND, SWEEP, Header, StoredPlan, StoredPolicy, items_of, kept_of
-from holdfast.checkpoints.sweeps.several_at_once import read_all
 from holdfast.errors import PlanError
 from holdfast.remote import DirectoryInfo, ObjectInfo
 from holdfast.transfer import RemoteAccess

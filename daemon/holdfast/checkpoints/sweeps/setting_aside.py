@@ -12,11 +12,11 @@ import msgspec
 
 from holdfast.checkpoints.reachability import NOTE, Listed
 from holdfast.checkpoints.sweeps.plan_format import Header, Item, StoredPlan
-from holdfast.checkpoints.sweeps.several_at_once import for_each
 from holdfast.digest import fingerprint_of_buffer
 from holdfast.errors import PlanOutdatedError
 from holdfast.remote import UploadSource, key_below
 from holdfast.transfer import RemoteAccess
+from holdfast.transfer.several_at_once import for_each
 
 _STEP = 64
 _STEP_BYTES = 256 * 2**20

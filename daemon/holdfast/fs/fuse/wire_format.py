@@ -5,10 +5,8 @@ Source: ``include/uapi/linux/fuse.h`` of Linux 6.9, protocol 7.40. Numbers are i
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from struct import Struct
 
 from holdfast.fs.inodes.attributes import Stat
@@ -57,7 +55,8 @@ def forgotten(body: bytes) -> Iterator[tuple[int, int]]:
 
 def no_entry(seconds: float) -> bytes:
     """Return a ``fuse_entry_out`` that says that the name does not exist, for that long."""
-    whole, ns = _time(seconds)
+    whole = int(seconds)
+    ns = int((seconds - whole) * _NS)
     return _ENTRY_HEAD.pack(0, 0, whole, 0, ns, 0) + bytes(_ATTRIBUTES_BYTES)
 
 
@@ -107,10 +106,3 @@ def changes(body: bytes) -> Changes | None:
         atime_ns=accessed * _NS + accessed_ns if valid & _ATIME else None,
         mtime_ns=modified * _NS + modified_ns if valid & _MTIME else None,
     )
-
-
-@lru_cache(64)
-def _time(seconds: float) -> tuple[int, int]:
-    """Return whole seconds and nanoseconds."""
-    fraction, whole = math.modf(seconds)
-    return int(whole), int(fraction * _NS)

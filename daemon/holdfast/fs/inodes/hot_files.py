@@ -18,6 +18,7 @@ For what is not hot, which is nearly everything, this costs a look at one attrib
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -134,21 +135,18 @@ class HotFiles:
         caller alone waits for the call to end, and the change is made again.
         """
         await self.settle(inode)
-        try:
-            return change()
-        except FileBusyError:
-            if inode not in self._late:
-                raise
-        with trio.move_on_after(PATIENCE_SECONDS):
-            while True:
-                while self._is_late(inode):  # noqa: ASYNC110 - whoever looks first closes the answer that an event would need
-                    await trio.sleep(_AT_ONCE_SECONDS)
-                try:
-                    return change()
-                except FileBusyError:
-                    if inode not in self._late:
-                        raise
-        raise FileBusyError(_STILL_HELD)
+        deadline = math.inf
+        while True:
+            try:
+                return change()
+            except FileBusyError:
+                if inode not in self._late:
+                    raise
+            deadline = min(deadline, trio.current_time() + PATIENCE_SECONDS)
+            while self._is_late(inode):  # whoever looks first closes the answer that an event would need
+                if trio.current_time() >= deadline:
+                    raise FileBusyError(_STILL_HELD)
+                await trio.sleep(_AT_ONCE_SECONDS)
 
     async def call(
         self,

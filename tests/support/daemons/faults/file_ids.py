@@ -12,7 +12,7 @@ from holdfast.system.file_id import FileId, FileStat
 from tests.support.daemons.faults.switches import replace
 
 OTHER_DISK = 1 << 56
-"""What the ids of this daemon have beside the inode number."""
+"""The bit that this daemon's ids have beside the inode number."""
 _TIMES = ("st_atime", "st_mtime", "st_ctime")
 _BY_NAME = ("st_blksize", "st_blocks", "st_rdev", *_TIMES, *(f"{time}_ns" for time in _TIMES))
 """The fields of ``os.stat_result`` that its sequence does not have."""
