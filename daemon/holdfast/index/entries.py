@@ -21,6 +21,7 @@ _key = Struct(">Q").pack
 _file = cast("Callable[[bytes], FileId]", int.from_bytes)  # in the order of bytes of _key, which is its default
 _KEY_BYTES = 8
 _PAGE = 10_000
+_MOST_ABSENT = 4096
 _UNSETTLED = UNSENT | {EntryState.OPEN}
 """The states of files that somebody was working on when the last run ended."""
 
@@ -74,6 +75,8 @@ class Entries:
         self._environment = environment
         self._mapped_pages = mapped_pages
         self._database = environment.open_db(b"entries")
+        self._absent: set[FileId] = set()
+        """Files that have no entry: a request about a file that is never sent asks several times, and so does the next one."""
         self._uses: dict[FileId, int] = {}
         self._followers: list[Changes] = []
         self.cached_bytes = 0
@@ -82,12 +85,22 @@ class Entries:
 
     def get(self, inode: FileId) -> Entry | None:
         """Return the entry of ``inode``; a record that can't be read counts as none."""
+        if inode in self._absent:
+            return None
         with self._environment.begin(db=self._database) as transaction:
             data = transaction.get(_key(inode))
+        if data is None:
+            self._note_absent(inode)
         return decoded_entry(data)
+
+    def _note_absent(self, inode: FileId) -> None:
+        if len(self._absent) >= _MOST_ABSENT:
+            self._absent.clear()
+        self._absent.add(inode)
 
     def put(self, inode: FileId, entry: Entry) -> None:
         """Write the entry of ``inode``."""
+        self._absent.discard(inode)
         with writing(self._environment, self._database) as transaction:
             old = decoded_entry(transaction.get(_key(inode)))
             transaction.put(_key(inode), encoded(entry))

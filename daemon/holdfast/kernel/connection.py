@@ -32,12 +32,6 @@ from holdfast.kernel.protocol import RESENT, InitFlag, Opcode, OpenFlag
 from holdfast.system.file_id import FileId
 
 _log = logging.getLogger("holdfast.kernel")
-_BACKING_OPEN = 0x4010E501
-"""``_IOW(229, 1, struct fuse_backing_map)``"""
-_BACKING_CLOSE = 0x4004E502
-"""``_IOW(229, 2, uint32_t)``"""
-_BACKING_MAP = struct.Struct("=iIQ")
-_BACKING_ID = struct.Struct("=I")
 _FOR_ALL_FILES = {
     errno.EPERM: "the kernel refuses backing files without CAP_SYS_ADMIN of the first user namespace",
     errno.ELOOP: "the local store lies on a stacked file system (overlayfs)",
@@ -190,18 +184,15 @@ class Connection:
         if self._refusal or self._forecast != probe.PASSTHROUGH or self._device < 0:
             return None
         try:
-            backing_id = int(fcntl.ioctl(self._device, _BACKING_OPEN, bytearray(_BACKING_MAP.pack(fd, 0, 0))))
+            return self._native.register(self._device, node, fd, zone)
         except OSError as problem:
             self._refusal = _FOR_ALL_FILES.get(problem.errno or 0, "")
             return None
-        self._native.add_native_reply(node, fd, NativeReply.FILE, 0, zone)
-        return backing_id
 
     def unregister(self, node: int, backing_id: int) -> None:
         """Close a backing id: no further open may use it. Files that are open with it stay open."""
-        self._native.remove_native_reply(node)
         try:
-            fcntl.ioctl(self._device, _BACKING_CLOSE, _BACKING_ID.pack(backing_id))
+            self._native.unregister(self._device, node, backing_id)
         except FileNotFoundError:
             _log.debug("an earlier daemon closed backing id %d, and died right after that", backing_id)
 

@@ -7,6 +7,7 @@ dependencies. So the module is loaded with ``RTLD_GLOBAL`` (dlopen(3)) before py
 from __future__ import annotations
 
 import enum
+import errno
 import os
 import sys
 from array import array
@@ -90,6 +91,15 @@ class NativeModule(Protocol):
     def add_native_reply(self, node: int, fd: int, kind: int, nanoseconds: int, zone: int, /) -> None:
         """Answer some requests for a file or directory from its descriptor."""
 
+    def register(self, device: int, node: int, fd: int, zone: int, /) -> int:
+        """Register a file for passthrough and answer some requests for ``node`` from ``fd``; return the backing id.
+
+        Raises ``OSError``.
+        """
+
+    def unregister(self, device: int, node: int, backing_id: int, /) -> None:
+        """Stop answering for ``node``, and close the backing id. Raises ``OSError``."""
+
     def hold_writes(self, held: bool, /) -> None:
         """Answer no WRITE from a descriptor until this is called again."""
 
@@ -117,6 +127,7 @@ class NoNativeModule:
 
     end = count_latencies = mark_execution = executing = enable_native_replies = _do_nothing
     answer_directly = reply = interrupt = add_native_reply = remove_native_reply = hold_writes = entries = _do_nothing
+    unregister = _do_nothing
 
     def configure(self, add: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
         """Do nothing."""
@@ -127,6 +138,10 @@ class NoNativeModule:
     def session(self) -> tuple[int, int, int, str, int, int, int]:
         """Say that nothing was mounted."""
         return NO_MOUNT
+
+    def register(self, device: int, node: int, fd: int, zone: int, /) -> int:
+        """Refuse: nothing is mounted."""
+        raise OSError(errno.ENOTTY, os.strerror(errno.ENOTTY))
 
     def request(self) -> int:
         """Return 0: the number is unknown."""

@@ -82,13 +82,7 @@ class Opening:
             self._check_writable(node)
         if thread is not None and self._separation.concerns(node, changes=changes):
             await self._separation.settle(node, thread, changes=changes)
-        if not self._locks.take(node):
-            await self._locks.wait(node)
-        try:
-            opened = await self._open_or_fetch(node, flags, changes=changes)
-            opened.count()
-        finally:
-            self._locks.release(node)
+        opened = self._open_unchecked(node, changes=changes) or await self._open_locked(node, flags, changes=changes)
         try:
             if flags & os.O_TRUNC:
                 await self._arriving.wait_whole(opened)
@@ -115,6 +109,26 @@ class Opening:
             opened.changed()  # an earlier attempt to send it failed
 
     # --- the open file -----------------------------------------------------------------------------------------------
+
+    def _open_unchecked(self, node: Node, *, changes: bool) -> OpenFile | None:
+        """Open a local file whose bytes have no digest: nothing waits, so it needs no lock. None if it is not such a file."""
+        if node.opened is not None or not node.backing or self._locks.is_held(node) or self._policy.has_digest(node):
+            return None
+        opened = node.opened = open_local(self._directories, node, writable=changes)
+        self._prefetcher.opened(node, opened.fd)
+        opened.count()
+        return opened
+
+    async def _open_locked(self, node: Node, flags: int, *, changes: bool) -> OpenFile:
+        """Return the open file of any node, counted."""
+        if not self._locks.take(node):
+            await self._locks.wait(node)
+        try:
+            opened = await self._open_or_fetch(node, flags, changes=changes)
+            opened.count()
+        finally:
+            self._locks.release(node)
+        return opened
 
     async def _open_or_fetch(self, node: Node, flags: int, *, changes: bool) -> OpenFile:
         """Return the open file of a node, after a digest check or a fetch if needed. The caller holds the lock."""

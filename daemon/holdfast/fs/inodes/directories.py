@@ -194,7 +194,8 @@ class Directories:
 
     def descriptor_for_new(self, node: Node) -> int:
         """Return the ``writable_descriptor`` for a new entry. Raises as ``check_takes_new`` does."""
-        self.check_takes_new(node)
+        if self._drain.is_on or self._quotas.are_exceeded:
+            self.check_takes_new(node)
         return self.writable_descriptor(node)
 
     def check_takes_new(self, node: Node, moved_from: Node | None = None) -> None:

@@ -18,6 +18,7 @@
 #include "native_replies.h"
 #include "mounting.h"
 #include "reply_edits.h"
+#include "wire.h"
 
 /* What latency_counts.c counts in, kept while it does. */
 static Py_buffer counted_rows, counted_bounds, counted_zone;
@@ -273,6 +274,37 @@ static PyObject *remove_native_reply(PyObject *self, PyObject *args)
 	Py_RETURN_NONE;
 }
 
+static PyObject *register_file(PyObject *self, PyObject *args)
+{
+	(void)self;
+	unsigned long long node;
+	int device, fd;
+	unsigned int zone;
+	if (!PyArg_ParseTuple(args, "iKiI", &device, &node, &fd, &zone))
+		return NULL;
+	struct backing_map map = {.fd = fd};
+	int backing_id = ioctl(device, BACKING_OPEN, &map);
+	if (backing_id < 0)
+		return PyErr_SetFromErrno(PyExc_OSError);
+	if (!native_replies_add(node, fd, NATIVE_REPLY_FILE, 0, zone))
+		return PyErr_NoMemory();
+	return PyLong_FromLong(backing_id);
+}
+
+static PyObject *unregister_file(PyObject *self, PyObject *args)
+{
+	(void)self;
+	unsigned long long node;
+	int device;
+	uint32_t backing_id;
+	if (!PyArg_ParseTuple(args, "iKI", &device, &node, &backing_id))
+		return NULL;
+	native_replies_remove(node);
+	if (ioctl(device, BACKING_CLOSE, &backing_id) < 0)
+		return PyErr_SetFromErrno(PyExc_OSError);
+	Py_RETURN_NONE;
+}
+
 static PyObject *entries(PyObject *self, PyObject *args)
 {
 	(void)self;
@@ -349,6 +381,8 @@ static PyMethodDef methods[] = {
 	{"interrupt", interrupt, METH_NOARGS, PyDoc_STR("Make serve return after the current request.")},
 	{"add_native_reply", add_native_reply, METH_VARARGS, PyDoc_STR("Answer some requests for a file or directory from its descriptor.")},
 	{"remove_native_reply", remove_native_reply, METH_VARARGS, PyDoc_STR("Stop answering for a file or directory.")},
+	{"register", register_file, METH_VARARGS, PyDoc_STR("Register a file for passthrough; return its backing id.")},
+	{"unregister", unregister_file, METH_VARARGS, PyDoc_STR("Close a backing id.")},
 	{"hold_writes", hold_writes, METH_O, PyDoc_STR("Whether to answer no writes of data.")},
 	{"entries", entries, METH_VARARGS, PyDoc_STR("Return entries of a backing directory in the format of READDIR.")},
 	{"attributes", (PyCFunction)(void (*)(void))attributes, METH_FASTCALL, PyDoc_STR("Return the body of a reply to GETATTR.")},

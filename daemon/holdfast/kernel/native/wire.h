@@ -7,6 +7,7 @@
 #define HOLDFAST_WIRE_H
 
 #include <stdint.h>
+#include <sys/ioctl.h>
 
 enum opcode {
 	OPCODE_LOOKUP = 1,
@@ -197,6 +198,15 @@ struct directory_entry {
 	uint32_t kind; /* a DT_* of readdir(3) */
 };
 
+/* What registers a backing file with the mount's descriptor, and what closes its id. */
+struct backing_map {
+	int32_t fd;
+	uint32_t flags;
+	uint64_t padding;
+};
+#define BACKING_OPEN _IOW(229, 1, struct backing_map)
+#define BACKING_CLOSE _IOW(229, 2, uint32_t)
+
 /* The reply to CREATE: an entry_reply, which is not edited, and an open_reply. */
 #define ENTRY_BYTES sizeof(struct entry_reply)
 
@@ -208,6 +218,7 @@ _Static_assert(sizeof(struct open_reply) == 16, "struct fuse_open_out");
 _Static_assert(sizeof(struct attributes_reply) == 104, "struct fuse_attr_out");
 _Static_assert(sizeof(struct entry_reply) == 128, "struct fuse_entry_out");
 _Static_assert(sizeof(struct directory_entry) == 24, "struct fuse_dirent");
+_Static_assert(sizeof(struct backing_map) == 16, "struct fuse_backing_map");
 _Static_assert(sizeof(struct data_request) == 40, "struct fuse_read_in, struct fuse_write_in");
 _Static_assert(sizeof(struct write_reply) == 8, "struct fuse_write_out");
 _Static_assert(sizeof(struct fallocate_request) == 32, "struct fuse_fallocate_in");
