@@ -99,16 +99,19 @@ class FileSystem:
 
     def unlink(self, directory: Node, name: bytes, attempt: Attempt = FIRST) -> Coroutine[Any, Any, None]:
         """Begin unlink(2). Raises ``RemoteError`` if only the store knows the name and it does not answer."""
-        unlink = partial(self.unlinking.unlink, directory, name, attempt)
-        return self._learn_first(directory, name, unlink) if self.lookup.is_unknown(directory, name) else unlink()
+        unlink = self.unlinking.unlink
+        if self.lookup.is_unknown(directory, name):
+            return self._learn_first(directory, name, partial(unlink, directory, name, attempt))
+        return unlink(directory, name, attempt)
 
     def rename(
         self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller, attempt: Attempt = FIRST
     ) -> Coroutine[Any, Any, None]:
         """Begin renameat2(2). Raises as ``unlink`` does."""
-        rename = partial(self.renaming.rename, source, old, target, new, flags, caller, attempt)
-        is_unknown = not attempt.resent and self.lookup.is_unknown(source, old)
-        return self._learn_first(source, old, rename) if is_unknown else rename()
+        rename = self.renaming.rename
+        if not attempt.resent and self.lookup.is_unknown(source, old):
+            return self._learn_first(source, old, partial(rename, source, old, target, new, flags, caller, attempt))
+        return rename(source, old, target, new, flags, caller, attempt)
 
     async def _learn_first(self, directory: Node, name: bytes, operation: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await self.lookup.learn(directory, name)

@@ -76,7 +76,7 @@ class Entries:
         self._mapped_pages = mapped_pages
         self._database = environment.open_db(b"entries")
         self._absent: set[FileId] = set()
-        """Files that have no entry: a request about a file that is never sent asks several times, and so does the next one."""
+        """Files without an entry: a request about a file that is never sent asks several times, and so does the next."""
         self._uses: dict[FileId, int] = {}
         self._followers: list[Changes] = []
         self.cached_bytes = 0

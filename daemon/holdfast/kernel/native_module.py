@@ -141,6 +141,7 @@ class NoNativeModule:
 
     def register(self, device: int, node: int, fd: int, zone: int, /) -> int:
         """Refuse: nothing is mounted."""
+        del device, node, fd, zone
         raise OSError(errno.ENOTTY, os.strerror(errno.ENOTTY))
 
     def request(self) -> int:

@@ -33,12 +33,12 @@ class OrdinaryUser:
 
     def writes(self) -> AbstractContextManager[None]:
         """Return a block, in which nothing may wait, whose thread takes nothing that is kept for root."""
-        return _NOBODYS if self.is_wanted else _AS_BEFORE
+        return _NOBODYS if self._is_near_end() and self.is_possible else _AS_BEFORE
 
     @property
     def is_wanted(self) -> bool:
         """True if a thread should write as an ordinary user, and can."""
-        return self.is_possible and self._is_near_end()
+        return self._is_near_end() and self.is_possible
 
 
 class _Nobodys:

@@ -47,6 +47,20 @@ def test_a_scan_gives_back_the_pages_that_it_has_seen(index: Index, monkeypatch:
     assert mapped_after_a_scan(1 << 40) > given_back + (2 << 20)
 
 
+def test_an_entry_that_was_absent_is_found_once_it_is_there(index: Index) -> None:
+    for _ in range(2):
+        assert index.entries.get(FileId(7)) is None
+        index.entries.put(FileId(7), entry(5))
+        assert index.entries.get(FileId(7)) == entry(5)
+        index.entries.discard(FileId(7))
+
+
+def test_many_absent_entries_take_no_memory(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "_MOST_ABSENT", 3)
+    assert [index.entries.get(FileId(inode)) for inode in range(10)] == [None] * 10
+    assert len(index.entries._absent) <= 3
+
+
 def test_changes_give_back_the_pages_that_they_have_mapped(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     for inode in range(_MANY):
         index.entries.put(FileId(inode), Entry(EntryState.CLEAN, inode, 0, 0, names=[CachedName(LONG, "e")]))

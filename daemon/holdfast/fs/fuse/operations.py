@@ -91,9 +91,9 @@ class Operations(pyfuse3.Operations):
         parent = self._node(parent_inode)
         create = self._resume(partial(self._files.creation.file, parent, name, mode, flags, request, _caller(ctx), attempt))
         async with self._turns.names.of(ctx.uid):
-            made = await self._room.with_room(create)
-        self._answer(request, made.handle)
-        return FileInfo(fh=handle_of(made.node, changes=True)), _entry(self._files.lookup.new(made.node, made.stat))
+            node, stat, handle = await self._room.with_room(create)
+        self._answer(request, handle)
+        return FileInfo(fh=handle_of(node, changes=True)), _entry(self._files.lookup.new(node, stat))
 
     @replies
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:

@@ -9,7 +9,6 @@ import errno
 import os
 import stat as stat_module
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from holdfast.errors import StaleNodeError, WriteOnceError
 from holdfast.fs.file_io.new_handle import Handle, HandOut
@@ -36,12 +35,8 @@ _BITS_THAT_GET_LOST = stat_module.S_ISUID | stat_module.S_ISGID | 0o022
 """The bits of a mode that are cleared by the chown and by the daemon's own umask."""
 
 
-class MadeFile(NamedTuple):
-    """A file that was just created, and the kernel's handle of it."""
-
-    node: Node
-    stat: FileStat
-    handle: Handle
+MadeFile = tuple[Node, FileStat, Handle]
+"""A file that was just created, its attributes, and the kernel's handle of it."""
 
 
 @dataclass(eq=False)
@@ -96,7 +91,7 @@ class Creation:
         opened.count()
         opened.created(exclusive=exclusive, is_sent=is_sent)
         handle = self._handing_out.hand_out(opened, request, caller, changes=True)
-        return MadeFile(node, stat, handle)
+        return node, stat, handle
 
     def _name(self, directory: Node, name: bytes, caller: Caller) -> Name:
         """Resolve a name that the caller may create and open."""
