@@ -111,7 +111,7 @@ class Opening:
     # --- the open file -----------------------------------------------------------------------------------------------
 
     def _open_unchecked(self, node: Node, *, changes: bool) -> OpenFile | None:
-        """Open a local file whose bytes have no digest: nothing waits, so it needs no lock. None if it is not such a file."""
+        """Open a local file whose bytes have no digest: nothing waits, so it needs no lock. None if it is another."""
         if node.opened is not None or not node.backing or self._locks.is_held(node) or self._policy.has_digest(node):
             return None
         opened = node.opened = open_local(self._directories, node, writable=changes)
