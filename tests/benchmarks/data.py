@@ -1,7 +1,8 @@
 """Rows about bytes: fio, one process, on one file that lies in the page cache, and stays there (``--invalidate=0``).
 
-Each turn begins with the file read anew. How fast its pages are depends on how large they are and where in memory they lie,
-which is settled when they get there; and some machines take memory back that nobody has used for half a minute.
+Each turn begins with the file read anew, or written. How fast its pages are depends on how large they are and where in
+memory they lie, which is settled when they get there; and some machines take memory back that nobody has used for half a
+minute.
 """
 
 from __future__ import annotations
@@ -25,27 +26,31 @@ _WRITE = Goal(peer="ext4", at_least=0.9)
 def rows(targets: Sequence[Target], scale: Scale) -> list[Row]:
     """Return the rows, for targets that are plain directories and take writes in place."""
 
-    def row(name: str, what: str, unit: Unit, goal: Goal, *options: str) -> Row:
+    def row(name: str, what: str, unit: Unit, goal: Goal, *options: str, begin: Callable[[Site], None] = _read_anew) -> Row:
+        pick = _bandwidth if unit is Unit.MIB_PER_SECOND else _operations
         return Row(
             name=name,
             what=what,
             unit=unit,
             targets=tuple(targets),
-            setup=_write_file,
-            action=partial(_fio, options, scale, _bandwidth if unit is Unit.MIB_PER_SECOND else _operations),
+            setup=_make,
+            action=partial(_fio, options, scale, pick, begin),
             fresh=False,
             goals={target.name: goal for target in targets if target.ours},
         )
 
     psync, mapped = "--ioengine=psync", "--ioengine=mmap"
+    random_read = ("--rw=randread", "--bs=4k")
     mib, each = Unit.MIB_PER_SECOND, Unit.PER_SECOND
     return [
         row("read", "sequential read, 1 MiB", mib, _READ, psync, "--rw=read", "--bs=1M"),
         row("mmap-read", "sequential read through a mapping, 1 MiB", mib, _READ, mapped, "--rw=read", "--bs=1M"),
-        row("random-read", "random read, 4 KiB", each, _READ, psync, "--rw=randread", "--bs=4k"),
+        row("random-read", "random read, 4 KiB", each, _READ, psync, *random_read),
+        row("random-read-new", "random read, 4 KiB, after writing", each, _READ, psync, *random_read, begin=_write),
         row("write", "sequential write, 1 MiB", mib, _WRITE, psync, "--rw=write", "--bs=1M"),
         row("write-sync", "write 1 MiB, fsync", mib, _WRITE, psync, "--rw=write", "--bs=1M", "--fsync=1"),
         row("random-write", "random write, 4 KiB", each, _WRITE, psync, "--rw=randwrite", "--bs=4k"),
+        row("random-both", "random reads and writes mixed, 4 KiB", each, _WRITE, psync, "--rw=randrw", "--bs=4k"),
     ]
 
 
@@ -64,19 +69,30 @@ def fio_command(site: Site, size_bytes: int, seconds: float, options: Sequence[s
     ]
 
 
-def _write_file(site: Site) -> None:
+def _make(site: Site) -> None:
     site.front.mkdir()
+    _write(site)
+
+
+def _write(site: Site) -> None:
     with (site.front / _FILE).open("wb", buffering=0) as file:
         for _ in range(site.scale.data_bytes // len(_BLOCK)):
             file.write(_BLOCK)
 
 
-def _fio(options: Sequence[str], scale: Scale, pick: Callable[[dict[str, Any]], float], site: Site) -> Values:
-    _read_anew(site)
+def _fio(
+    options: Sequence[str],
+    scale: Scale,
+    pick: Callable[[dict[str, Any]], float],
+    begin: Callable[[Site], None],
+    site: Site,
+) -> Values:
+    """Run fio after ``begin``, which is not timed."""
+    begin(site)
     command = fio_command(site, scale.data_bytes, scale.data_seconds, [f"--filename={_FILE}", *options])
     result = subprocess.run(command, check=True, capture_output=True)
     job = json.loads(result.stdout)["jobs"][0]
-    return {"": pick(job["read" if job["read"]["io_bytes"] else "write"])}
+    return {"": pick(job["read"]) + pick(job["write"])}
 
 
 def _read_anew(site: Site) -> None:

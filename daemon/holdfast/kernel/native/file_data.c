@@ -9,12 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/fsuid.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
+#include "disk_waits.h"
 #include "latency_counts.h"
 #include "mounting.h"
 #include "python_replies.h"
@@ -22,9 +19,7 @@
 #include "splice_pipe.h"
 #include "wire.h"
 
-#define NOBODY 65534
-/* What is read at once, while other requests wait; of writes, what is not long. A long one may have to wait for the disk, which is
- * behind. */
+/* What is read at once, while other requests wait. */
 #define READ_AT_ONCE (256 * 1024)
 #define THREADS 4
 #define MOST_JOBS 64
@@ -34,7 +29,7 @@ struct job {
 	int64_t began;
 	uint64_t unique, offset;
 	size_t length;
-	struct data_file file; /* with a descriptor of its own: at an unmount the caller may close the other one */
+	struct backing_file file; /* with a descriptor of its own: at an unmount the caller may close the other one */
 	uint32_t opcode;
 	bool answered;
 	size_t request_size;
@@ -64,44 +59,6 @@ static bool writes_are_held;
 static int jobs; /* to be done, under way or not collected yet */
 static uint64_t failed; /* the request that a thread has given back last */
 
-static void begin_writing(const struct data_file *file)
-{
-	if (file->as_nobody)
-		setfsuid(NOBODY);
-}
-
-static void end_writing(const struct data_file *file)
-{
-	if (!file->as_nobody)
-		return;
-	setfsuid(0);
-	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* as in store/ordinary_user.py */
-}
-
-static ssize_t write_all(const struct data_file *file, const unsigned char *data, size_t length, uint64_t offset)
-{
-	size_t done = 0;
-	ssize_t got = 1;
-	begin_writing(file);
-	while (done < length && got > 0) {
-		got = pwrite(file->fd, data + done, length - done, (off_t)(offset + done));
-		done += got > 0 ? (size_t)got : 0;
-	}
-	end_writing(file);
-	return done == length ? (ssize_t)done : -1;
-}
-
-static ssize_t read_all(const struct data_file *file, unsigned char *data, size_t length, uint64_t offset)
-{
-	size_t done = 0;
-	ssize_t got = 1;
-	while (done < length && got > 0) {
-		got = pread(file->fd, data + done, length - done, (off_t)(offset + done));
-		done += got > 0 ? (size_t)got : 0;
-	}
-	return got < 0 ? -1 : (ssize_t)done;
-}
-
 static void reply(int fd, uint32_t opcode, uint64_t unique, const unsigned char *data, size_t length)
 {
 	struct write_reply written = {.length = (uint32_t)length};
@@ -121,41 +78,18 @@ static bool reserve(struct outlet *outlet, size_t size)
 	return outlet->data != NULL;
 }
 
-/* Write from the request's pipe. Where that fails, as on a full disk, all of the data is in its buffer afterwards: what was written
- * is read back. */
-static bool write_from_pipe(struct job *job)
-{
-	struct request_buffer *from = job->written;
-	unsigned char *data = from->data + DATA_AT;
-	begin_writing(&job->file);
-	size_t done = splice_pipe_write(&from->pipe, job->file.fd, job->length, job->offset);
-	end_writing(&job->file);
-	from->in_pipe = 0;
-	if (done == job->length)
-		return true;
-	job->lost = read_all(&job->file, data, done, job->offset) != (ssize_t)done ||
-		    !splice_pipe_read(&from->pipe, data + done, job->length - done);
-	if (job->lost)
-		splice_pipe_close(&from->pipe);
-	return false;
-}
-
-static ssize_t write_request(struct job *job)
-{
-	if (job->written->in_pipe > 0 && write_from_pipe(job))
-		return (ssize_t)job->length;
-	return job->lost ? -1 : write_all(&job->file, job->written->data + DATA_AT, job->length, job->offset);
-}
-
 /* Write or read. `spliced` is the size of a reply that is in the outlet's pipe. -1 on an error. */
 static ssize_t perform(struct job *job, struct outlet *outlet, size_t *spliced)
 {
-	if (job->opcode == OPCODE_WRITE)
-		return write_request(job);
+	if (job->opcode == OPCODE_WRITE) {
+		enum backing_file_written written = backing_file_write(&job->file, job->written, job->length, job->offset);
+		job->lost = written == BACKING_FILE_LOST;
+		return written == BACKING_FILE_WRITTEN ? (ssize_t)job->length : -1;
+	}
 	*spliced = splice_pipe_fill(&outlet->pipe, job->file.fd, job->unique, job->length, job->offset);
 	if (*spliced > 0)
 		return 0;
-	return reserve(outlet, job->length) ? read_all(&job->file, outlet->data, job->length, job->offset) : -1;
+	return reserve(outlet, job->length) ? backing_file_read(&job->file, outlet->data, job->length, job->offset) : -1;
 }
 
 static void carry_out(struct job *job, struct outlet *outlet)
@@ -239,7 +173,7 @@ static void discard(struct job *job)
 
 /* Leave a request, which is in request_buffer(), to a thread. */
 static bool leave(const struct request_header *header, const unsigned char *request, size_t size, const struct data_request *wanted,
-		  const struct data_file *file)
+		  const struct backing_file *file)
 {
 	if (jobs == MOST_JOBS || !start_thread())
 		return false;
@@ -266,26 +200,34 @@ static bool leave(const struct request_header *header, const unsigned char *requ
 	return true;
 }
 
-/* Read what is in the page cache. -1 when that is not all, or on an error. */
-static ssize_t read_at_once(const struct data_file *file, unsigned char *buffer, size_t length, uint64_t offset)
+/* Make a write in this step. Whether it has its reply. */
+static bool write_at_once(int fd, const struct request_header *header, const struct data_request *wanted,
+			  const struct backing_file *file)
 {
-	struct iovec part = {buffer, length};
-	struct stat stat;
-	ssize_t got = preadv2(file->fd, &part, 1, (off_t)offset, RWF_NOWAIT);
-	if (got < 0 || (size_t)got == length)
-		return got;
-	return fstat(file->fd, &stat) == 0 && offset + (uint64_t)got >= (uint64_t)stat.st_size ? got : -1;
+	struct disk_wait wait = disk_waits_begin();
+	enum backing_file_written written = backing_file_write(file, request_buffer_current(), wanted->length, wanted->offset);
+	disk_waits_end(&wait);
+	if (written == BACKING_FILE_LOST)
+		python_replies_reply(fd, header->unique, EIO, NULL, 0);
+	else if (written == BACKING_FILE_WRITTEN)
+		reply(fd, OPCODE_WRITE, header->unique, NULL, wanted->length);
+	return written != BACKING_FILE_FAILED;
 }
 
-static bool keeps_privileges(const struct data_request *wanted, int fd)
-{
-	struct stat stat;
-	return !(wanted->flags & WRITING_DROPS) || (fstat(fd, &stat) == 0 && !(stat.st_mode & (S_ISUID | S_ISGID)));
-}
-
-bool file_data_answer(int fd, const unsigned char *request, size_t size, const struct data_file *file, bool *later)
+static bool read_at_once(int fd, const struct request_header *header, const struct data_request *wanted,
+			 const struct backing_file *file)
 {
 	static unsigned char buffer[READ_AT_ONCE];
+	if (wanted->length > sizeof(buffer))
+		return false;
+	ssize_t got = backing_file_read_at_once(file, buffer, wanted->length, wanted->offset);
+	if (got >= 0)
+		reply(fd, OPCODE_READ, header->unique, buffer, (size_t)got);
+	return got >= 0;
+}
+
+bool file_data_answer(int fd, const unsigned char *request, size_t size, const struct backing_file *file, bool *later)
+{
 	struct request_header header;
 	struct data_request wanted;
 	if (size < DATA_AT)
@@ -294,23 +236,18 @@ bool file_data_answer(int fd, const unsigned char *request, size_t size, const s
 	memcpy(&wanted, request + sizeof(header), sizeof(wanted));
 	if (header.unique == failed)
 		return false;
-	ssize_t done = -1;
 	if (header.opcode == OPCODE_WRITE) {
-		if (writes_are_held || size - DATA_AT != wanted.length || !keeps_privileges(&wanted, file->fd))
+		if (writes_are_held || size - DATA_AT != wanted.length)
 			return false;
-		if (wanted.length <= LONG_WRITE) {
-			done = write_all(file, request + DATA_AT, wanted.length, wanted.offset);
-			if (done < 0)
-				return false;
-		}
-	} else if (wanted.length <= READ_AT_ONCE) {
-		done = read_at_once(file, buffer, wanted.length, wanted.offset);
+		if ((wanted.flags & WRITING_DROPS) && !backing_file_has_no_set_id_bits(file))
+			return false;
+		if (disk_waits_none())
+			return write_at_once(fd, &header, &wanted, file);
+	} else if (read_at_once(fd, &header, &wanted, file)) {
+		return true;
 	}
-	if (done >= 0)
-		reply(fd, header.opcode, header.unique, buffer, (size_t)done);
-	else
-		*later = leave(&header, request, size, &wanted, file);
-	return done >= 0 || *later;
+	*later = leave(&header, request, size, &wanted, file);
+	return *later;
 }
 
 void file_data_hold_writes(bool held)

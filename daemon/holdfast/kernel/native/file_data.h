@@ -1,8 +1,8 @@
 /* READ and WRITE of a complete local file, from the descriptor of its backing file, without Python.
  *
  * To the rest of the daemon such data is as if it went past it (fs/file_io/passthrough_writes.py): nobody is told of a write.
- * What is in the page cache is read in the step in which the request is read, and short writes are made there. All else is left
- * to a few threads, which reply by themselves and never take the GIL. Whatever fails goes to libfuse, and to the file system's
+ * What is in the page cache is read in the step in which the request is read, and writes are made there as long as they don't
+ * wait for the disk (disk_waits.h). All else is left to a few threads, which reply by themselves and never take the GIL. Whatever fails goes to libfuse, and to the file system's
  * handlers: they make room on a full disk, and know what to do about a bad one.
  */
 #ifndef HOLDFAST_FILE_DATA_H
@@ -13,15 +13,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct data_file {
-	int fd; /* kept open by the caller as long as the kernel has a handle */
-	uint32_t zone; /* for which it is counted (latency_counts.h) */
-	bool as_nobody; /* write as an ordinary user, who takes nothing of what the disk keeps for root */
-};
+#include "backing_file.h"
 
 /* Answer a READ or a WRITE, with its header, that was read from the mount `fd` into request_buffer(). False: libfuse must handle
  * it. `later` is set if a thread gives the reply; then it may have kept the buffer. */
-bool file_data_answer(int fd, const unsigned char *request, size_t size, const struct data_file *file, bool *later);
+bool file_data_answer(int fd, const unsigned char *request, size_t size, const struct backing_file *file, bool *later);
 
 /* Whether to leave all writes to libfuse: a user may not write any more. */
 void file_data_hold_writes(bool held);

@@ -175,7 +175,7 @@ static bool is_of_file(const struct native_reply *reply)
 
 static bool answer_data(int fd, const unsigned char *request, size_t size, const struct native_reply *reply, bool *later)
 {
-	struct data_file file = {reply->fd, reply->zone, reply->kind == NATIVE_REPLY_DATA_AS_NOBODY};
+	struct backing_file file = {reply->fd, reply->zone, reply->kind == NATIVE_REPLY_DATA_AS_NOBODY};
 	return reply->kind >= NATIVE_REPLY_DATA && file_data_answer(fd, request, size, &file, later);
 }
 

@@ -25,6 +25,11 @@ static size_t longest(void)
 	return handshake.write_bytes + (size_t)4096;
 }
 
+struct request_buffer *request_buffer_current(void)
+{
+	return current;
+}
+
 unsigned char *request_buffer(void)
 {
 	return current == NULL ? NULL : current->data;
@@ -65,10 +70,17 @@ bool request_buffer_reserve(size_t size)
 	return true;
 }
 
+/* Expect another long WRITE after one. */
+static void note(ssize_t got)
+{
+	struct request_header header;
+	memcpy(&header, current->data, sizeof(header));
+	expects_write = header.opcode == OPCODE_WRITE && got > (ssize_t)(DATA_AT + LONG_WRITE);
+}
+
 /* Splice a request into the pipe and read its first bytes; leave the rest there only if it is a long WRITE's. */
 static ssize_t receive_by_pipe(int fd)
 {
-	struct request_header header;
 	ssize_t got = splice(fd, NULL, current->pipe.in, NULL, longest(), 0);
 	if (got <= 0)
 		return got;
@@ -76,8 +88,7 @@ static ssize_t receive_by_pipe(int fd)
 	if (!splice_pipe_read(&current->pipe, current->data, head))
 		return -1;
 	current->in_pipe = (size_t)got - head;
-	memcpy(&header, current->data, sizeof(header));
-	expects_write = header.opcode == OPCODE_WRITE && current->in_pipe > LONG_WRITE;
+	note(got);
 	return expects_write || request_buffer_complete() ? got : -1;
 }
 
@@ -95,8 +106,10 @@ ssize_t request_buffer_receive(int fd)
 			return got;
 		splice_pipe_close(&current->pipe);
 	}
-	expects_write = false; /* there is no pipe, or splice(2) is not allowed here */
-	return read(fd, current->data, current_size);
+	ssize_t got = read(fd, current->data, current_size); /* also where there is no pipe, or splice(2) is not allowed */
+	if (got >= (ssize_t)sizeof(struct request_header))
+		note(got);
+	return got;
 }
 
 void request_buffer_reset(void)
@@ -124,7 +137,6 @@ struct request_buffer *request_buffer_keep(void)
 	if (other == NULL)
 		return NULL;
 	current = other;
-	expects_write = true;
 	return kept;
 }
 

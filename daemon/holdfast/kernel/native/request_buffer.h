@@ -4,8 +4,8 @@
  * over and puts another in its place. Buffers that are given back are used again: the pages of a new one would have to be faulted
  * in, which takes longer than the copy.
  *
- * After a request that was kept, the next one is probably another write of this kind. Then its data stays in the buffer's pipe, and
- * a thread writes it from there. Whoever else needs the data calls `request_buffer_complete`.
+ * After a long write, the next request is probably another one. Then its data stays in the buffer's pipe, and is written from
+ * there. Whoever else needs the data calls `request_buffer_complete`.
  *
  * All functions belong to the event loop's thread.
  */
@@ -26,6 +26,9 @@ struct request_buffer {
 	size_t in_pipe; /* the last bytes of the request: data of a WRITE */
 	unsigned char data[];
 };
+
+/* NULL before `request_buffer_reserve`. */
+struct request_buffer *request_buffer_current(void);
 
 /* The buffer's bytes, `request_buffer_size` of them; NULL and 0 before `request_buffer_reserve`. */
 unsigned char *request_buffer(void);
