@@ -28,12 +28,12 @@ from holdfast.errors import (
 from holdfast.remote import ObjectInfo
 from holdfast.store import Staging, mark_copy
 from holdfast.telemetry import Counters, EventLog
-from holdfast.transfer.fair_slots import IN_BACKGROUND
+from holdfast.transfer.fair_slots import IN_BACKGROUND, WORK
 from holdfast.transfer.listing_cache import KnownObject
 from holdfast.transfer.part_runs import PartRun
 from holdfast.transfer.partial_fetch import PartialFetch
 from holdfast.transfer.remotes import ObjectPath
-from holdfast.transfer.run_reading import Arrivals, read_part, read_run
+from holdfast.transfer.run_reading import Arrivals, read_run
 from holdfast.transfer.stale_notes import is_stale, may_be_stale
 from holdfast.transfer.store_requests import RemoteAccess
 
@@ -128,6 +128,7 @@ class Fetcher:
         if fetch.target.path != fetch.target.store_path:
             mark_copy(fetch.fd)
         IN_BACKGROUND.set(fetch.in_background)
+        WORK.set(fetch)
         first = fetch.next_part()
         assert first is not None
         info = await self._download_part(fetch, first)
@@ -201,7 +202,7 @@ class Fetcher:
         is_whole = fetch.part_range(part) == (0, fetch.known.size_bytes)
         for attempt in range(failed, _TRIES):
             await self._take(fetch, range(part, part + 1))
-            found, info = await access.read(read_part, access.store, fetch, part)
+            found, info = await self._read_part(fetch, part)
             if fetch.part_checked(part, found, Fingerprint.from_metadata(info.metadata, fetch.known.size_bytes)):
                 self._tell_corrupt(fetch, part, attempt)
                 return info
@@ -212,6 +213,13 @@ class Fetcher:
             raise self._corrupt(fetch)
         fetch.doubt(part)
         return info
+
+    async def _read_part(self, fetch: PartialFetch, part: int) -> tuple[Fingerprint, ObjectInfo]:
+        """GET a part into the staged file; return its fingerprint and the object's info."""
+        access, came = fetch.target.remote.access, list[tuple[Fingerprint, ObjectInfo]]()
+        run = PartRun(range(part, part + 1))
+        await access.read(read_run, access.store, fetch, run, lambda _, *arrived: came.append(arrived))
+        return came[0]
 
     def _tell_corrupt(self, fetch: PartialFetch, part: int, times: int) -> None:
         """Report that the bytes of a part have arrived corrupt so many times."""

@@ -3,36 +3,60 @@
 A store may spend more on a request than on the bytes of a part (``RemoteStore.longest_read_bytes``). The thread of a request
 takes the parts of its run in their order. The event loop may take later parts away from it, for a reader who waits for one
 of them, or for others who wait for a turn.
+
+A thread may be given up, and come back while another one reads the run in its place. By then it neither writes into the file
+nor tells of a part: others may have read and checked what it would write over.
 """
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Callable
+
+from holdfast.errors import RemoteUnavailableError
 
 
 class PartRun:
-    """The parts of one request that have not come yet. Safe to use from its thread and from the event loop."""
+    """The parts of one request that have not come yet. Safe to use from its threads and from the event loop."""
 
     def __init__(self, parts: range) -> None:
         """``parts``: consecutive, at least one."""
         self._lock = threading.Lock()
         self._left = parts
+        self._writing = threading.Lock()
+        """Held while a thread writes; the event loop never takes it."""
+        self._reading: PartReading | None = None
 
     @property
     def left(self) -> range:
         """The parts that have not come: the first is the one that is read now."""
         return self._left
 
-    def came(self, part: int) -> bool:
-        """Note that ``part``, the first, has come. Returns whether the caller is to read on.
+    def begin(self) -> PartReading:
+        """Begin to read what is left, in place of whoever has begun before; waits until that thread does not write."""
+        with self._writing, self._lock:
+            self._reading = PartReading(self, self._left)
+            return self._reading
 
-        A thread that was given up, and comes back while another reads the run, is not to.
+    def came(self, reading: PartReading, tell: Callable[[], None]) -> bool:
+        """Note for ``reading`` that its next part has come, and call ``tell``. Returns whether there is another to read.
+
+        Raises ``RemoteUnavailableError`` if another thread reads the run by now.
         """
         with self._lock:
-            if self._left.start != part or not self._left:
-                return False
+            self._check(reading)
             self._left = self._left[1:]
+            tell()
             return bool(self._left)
+
+    def write(self, reading: PartReading, fd: int, view: memoryview, offset: int) -> None:
+        """Write for ``reading``. Raises ``RemoteUnavailableError`` as ``came`` does, and ``OSError``."""
+        with self._writing:
+            self._check(reading)
+            while len(view):
+                count = os.pwrite(fd, view, offset)
+                view, offset = view[count:], offset + count
 
     def take_away(self, part: int) -> range:
         """Return ``part`` and all parts behind it, which the run then no longer has; none if ``part`` is being read."""
@@ -42,7 +66,29 @@ class PartRun:
             return taken
 
     def end(self) -> range:
-        """Return the parts that have not come, which the run then no longer has."""
+        """Return the parts that have not come, which the run then no longer has. No thread begins to write for it."""
         with self._lock:
             left, self._left = self._left, range(0)
+            self._reading = None
             return left
+
+    def _check(self, reading: PartReading) -> None:
+        if self._reading is not reading:
+            raise RemoteUnavailableError("the bytes came too late, after the request was given up", of_store=False)
+
+
+class PartReading:
+    """One thread's reading of a run, which counts until the next one begins."""
+
+    def __init__(self, run: PartRun, parts: range) -> None:
+        """``parts``: what was left when it began."""
+        self.parts = parts
+        self._run = run
+
+    def came(self, tell: Callable[[], None]) -> bool:
+        """Call ``PartRun.came``."""
+        return self._run.came(self, tell)
+
+    def write(self, fd: int, view: memoryview, offset: int) -> None:
+        """Call ``PartRun.write``."""
+        self._run.write(self, fd, view, offset)

@@ -209,20 +209,27 @@ class PartialFetch:
         if start >= end:
             return
         parts = range(start // self._part_bytes, -(-end // self._part_bytes))
+        if not self._missing.isdisjoint(parts):
+            self._prefer(parts)
+        while not self._finished and not self._readable.issuperset(parts):
+            await self._step()
+
+    def _prefer(self, parts: range) -> None:
+        """Let ``parts`` be fetched next.
+
+        All runs end with the part that is read now, or the reader would wait for the end of a whole run. They go on if these
+        parts are read there now or next.
+        """
+        soon = {part for run in self._runs for part in run.left[: 1 + len(parts)]}
+        is_late = any(part in self._queued or any(part in run.left for run in self._runs) for part in set(parts) - soon)
+        if not is_late:
+            return
+        for run in self._runs:
+            self.shorten_run(run)
         for part in reversed(parts):
             if part in self._queued:
                 self._queued.remove(part)
                 self._queued.appendleft(part)
-            else:
-                self._take_from_runs(part)
-        while not self._finished and not self._readable.issuperset(parts):
-            await self._step()
-
-    def _take_from_runs(self, part: int) -> None:
-        """Queue a part that a run would come to late: neither the one that is read there nor the next."""
-        for run in self._runs:
-            if part in run.left[2:]:
-                self._requeue(run.take_away(part))
 
     async def wait_whole(self) -> None:
         """Wait until the file is whole and verified. Raises the error that ended the fetch."""

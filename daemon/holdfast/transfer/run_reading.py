@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 
 import trio
 
 from holdfast.digest import ChunkHasher, Fingerprint, Hasher, chunk_count
 from holdfast.errors import HoldfastError, ObjectChangedError, RemoteUnavailableError
 from holdfast.remote import ObjectBody, ObjectInfo, RemoteStore
-from holdfast.transfer.part_runs import PartRun
+from holdfast.transfer.part_runs import PartReading, PartRun
 from holdfast.transfer.partial_fetch import PartialFetch
 
 Arrived = Callable[[int, Fingerprint, ObjectInfo], None]
@@ -40,7 +40,7 @@ class Arrivals:
                 self._corrupt.append(part)
         except HoldfastError as problem:
             self._problem = problem
-        if fetch.target.remote.access.waiting:  # others wait for a turn
+        if fetch.target.remote.access.waiting_beside(fetch):  # others wait for a turn
             fetch.shorten_run(self._run)
 
     def corrupt(self) -> list[int]:
@@ -50,19 +50,13 @@ class Arrivals:
         return self._corrupt
 
 
-def read_part(store: RemoteStore, fetch: PartialFetch, part: int) -> tuple[Fingerprint, ObjectInfo]:
-    """GET a part into the staged file; return its fingerprint and the object's info."""
-    came: list[tuple[Fingerprint, ObjectInfo]] = []
-    read_run(store, fetch, PartRun(range(part, part + 1)), lambda _, *arrived: came.append(arrived))
-    return came[0]
-
-
 def read_run(store: RemoteStore, fetch: PartialFetch, run: PartRun, arrived: Arrived) -> None:
     """GET the parts of a run into the staged file, and tell of each.
 
     An answer that breaks off after a part has come is no error: what is left of the run is to be asked for anew.
     """
-    parts = run.left
+    reading = run.begin()
+    parts = reading.parts
     if not parts:  # it was read by a thread that was given up
         return
     key, known = fetch.target.key, fetch.known
@@ -73,18 +67,17 @@ def read_run(store: RemoteStore, fetch: PartialFetch, run: PartRun, arrived: Arr
     if body.info.size_bytes != known.size_bytes:
         raise ObjectChangedError(f"GET {key}: the object has {body.info.size_bytes} bytes, not {known.size_bytes}")
     try:
-        for part, found in _parts_in(body, fetch, parts[0], end):
-            arrived(part, found, body.info)
-            if not run.came(part):
+        for part, found in _parts_in(body, fetch, reading, end):
+            if not reading.came(partial(arrived, part, found, body.info)):
                 break
     except RemoteUnavailableError:
         if run.left[:1] == parts[:1]:
             raise
 
 
-def _parts_in(body: ObjectBody, fetch: PartialFetch, part: int, end: int) -> Iterator[tuple[int, Fingerprint]]:
-    """Write the bytes from ``part`` to ``end`` into the staged file; yield each part, the last when the answer has ended."""
-    key = fetch.target.key
+def _parts_in(body: ObjectBody, fetch: PartialFetch, reading: PartReading, end: int) -> Iterator[tuple[int, Fingerprint]]:
+    """Write the bytes up to ``end`` into the staged file; yield each part, the last when the answer has ended."""
+    key, part = fetch.target.key, reading.parts[0]
     start, part_end = fetch.part_range(part)
     offset = start
     is_whole = chunk_count(fetch.known.size_bytes) == 1
@@ -96,7 +89,7 @@ def _parts_in(body: ObjectBody, fetch: PartialFetch, part: int, end: int) -> Ite
         while len(view):
             piece = view[: part_end - offset]
             hasher.update(piece)
-            _write_all(fetch.fd, piece, offset)
+            reading.write(fetch.fd, piece, offset)
             offset, view = offset + len(piece), view[len(piece) :]
             if offset == part_end < end:
                 yield part, hasher.finish()
@@ -105,9 +98,3 @@ def _parts_in(body: ObjectBody, fetch: PartialFetch, part: int, end: int) -> Ite
     if offset != end:
         raise RemoteUnavailableError(f"GET {key}: the store sent {offset - start} bytes instead of {end - start}")
     yield part, hasher.finish()
-
-
-def _write_all(fd: int, view: memoryview, offset: int) -> None:
-    while len(view):
-        count = os.pwrite(fd, view, offset)
-        view, offset = view[count:], offset + count

@@ -86,6 +86,10 @@ class RemoteAccess:
         """The number of requests that wait for a slot."""
         return self._transfers.waiting + self._questions.waiting
 
+    def waiting_beside(self, work: object) -> int:
+        """Return the number of requests that wait for a slot and are not part of ``work`` (``fair_slots.WORK``)."""
+        return self._transfers.waiting_beside(work) + self._questions.waiting_beside(work)
+
     def limit(self, upload_bytes_per_second: int, download_bytes_per_second: int, requests_per_second: float) -> None:
         """Use the store no faster than this from now on; 0: no limit."""
         self.uploads.set_rate(upload_bytes_per_second)

@@ -13,14 +13,15 @@ from typing import cast
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from holdfast.digest import Fingerprint, Hasher
 from holdfast.errors import HoldfastError, ObjectCorruptError, RemoteUnavailableError
 from holdfast.remote import ObjectBody, ObjectInfo, RemoteStore
 from holdfast.store import Staging
 from holdfast.telemetry import Counters, EventLog
-from holdfast.transfer import Fetcher, KnownObject, ObjectPath, PartialFetch, RemoteAccess, run_reading
-from holdfast.transfer.part_runs import PartRun
+from holdfast.transfer import Fetcher, KnownObject, ObjectPath, PartialFetch, RemoteAccess
+from holdfast.transfer.part_runs import PartReading, PartRun
 from holdfast.transfer.remotes import Remote
 
 MIB = 2**20
@@ -44,6 +45,14 @@ def fingerprint() -> Fingerprint:
     for offset in range(0, SIZE, BUFFER):
         hasher.update(bytes_at(offset))
     return hasher.finish()
+
+
+def whole_runs() -> list[tuple[int, int]]:
+    """Return the first part of each run and the one behind its last, if no run is cut short."""
+    runs = [(0, 1)]
+    while (start := runs[-1][1]) < PARTS:
+        runs.append((start, start + 1 + (PARTS - start - 1) // REQUESTS))
+    return runs
 
 
 class Scripted:
@@ -166,15 +175,15 @@ async def test_a_part_that_is_corrupt_in_the_store_is_never_placed(workspace: Pa
 async def test_a_disk_that_fails_behind_the_first_part_ends_the_fetch_and_nothing_else(
     workspace: Path, store: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_all = run_reading._write_all
+    write = PartRun.write
 
-    def fail(fd: int, view: memoryview, offset: int) -> None:
+    def fail(run: PartRun, reading: PartReading, fd: int, view: memoryview, offset: int) -> None:
         if offset >= PART:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        write_all(fd, view, offset)
+        write(run, reading, fd, view, offset)
 
     async with fetching(workspace, store) as place:
-        monkeypatch.setattr(run_reading, "_write_all", fail)
+        monkeypatch.setattr(PartRun, "write", fail)
         with pytest.raises(HoldfastError, match="Input/output error"):
             await place.begin().wait_whole()
         assert place.placed == []
@@ -227,24 +236,77 @@ async def test_who_waits_for_a_later_part_of_a_run_gets_it_without_waiting_for_t
     assert times[4] == 2, "asked for in the run, which then did not come to it"
 
 
-async def test_a_run_ends_early_for_others_who_wait_for_a_turn(workspace: Path, store: Scripted) -> None:
-    """Two of eight have a turn. The first run stands still at its third part until it is known that its first has come."""
-    is_known = threading.Event()
+async def test_who_waits_for_a_part_that_no_request_has_waits_for_no_run(workspace: Path, store: Scripted) -> None:
+    """Two requests, whose runs stand still at their first parts, and then at any part but the one that is waited for."""
+    store.parallel_reads = 2
+    last, longest = PARTS - 1, 8
+    standing, go_on, has_come = threading.Semaphore(0), threading.Event(), threading.Event()
 
     def stand(_: int, offset: int) -> None:
+        if offset in (PART, (1 + longest) * PART):
+            standing.release()
+            assert go_on.wait(60)
+        elif offset >= PART and offset // PART not in (1, 1 + longest, last):
+            assert has_come.wait(60), "a run goes on"
+
+    store.before = stand
+    async with fetching(workspace, store) as place:
+        fetch = place.begin()
+        for _ in range(2):
+            await trio.to_thread.run_sync(standing.acquire)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fetch.wait_for, SIZE - 1, SIZE)
+            await wait_all_tasks_blocked()
+            go_on.set()
+        has_come.set()
+        assert not fetch.finished
+        await fetch.wait_whole()
+        place.assert_placed()
+    assert sorted(store.asked[:3]) == [(0, 1), (1, 1 + longest), (1 + longest, 1 + 2 * longest)]
+    assert (last, PARTS) in store.asked[3:5], "by the first of both that ended"
+
+
+async def test_a_reader_who_goes_on_from_part_to_part_ends_no_run(workspace: Path, store: Scripted) -> None:
+    async with fetching(workspace, store) as place:
+        fetch = place.begin()
+        for part in range(PARTS):
+            await fetch.wait_for(part * PART, (part + 1) * PART)
+        await fetch.wait_whole()
+        place.assert_placed()
+    assert sorted(store.asked) == whole_runs()
+
+
+async def test_a_run_ends_early_for_others_who_wait_for_a_turn(workspace: Path, store: Scripted) -> None:
+    """Two of eight have a turn. The first run stands still at its third part until it is known that its first has come."""
+    is_known, is_waiting = threading.Event(), threading.Event()
+
+    def stand(_: int, offset: int) -> None:
+        if offset == PART:
+            assert is_waiting.wait(60)
         if offset == 3 * PART:
             assert is_known.wait(60)
 
     store.before = stand
-    async with fetching(workspace, store, parallel=2) as place:
+    async with fetching(workspace, store, parallel=2) as place, trio.open_nursery() as nursery:
         fetch = place.begin()
         await fetch.wait_for(0, 1)
+        nursery.start_soon(place.access.read, lambda: None)
+        await wait_all_tasks_blocked()
+        is_waiting.set()
         await fetch.wait_for(PART, PART + 1)
         is_known.set()
         await fetch.wait_whole()
         place.assert_placed()
     assert (1, 1 + RUN_PARTS) in store.asked
     assert {3, 4} & {start for start, _ in store.asked}, "the run did not come to all of its parts"
+
+
+async def test_the_requests_of_one_fetch_do_not_wait_for_each_other(workspace: Path, store: Scripted) -> None:
+    """Two of eight have a turn, and nobody else asks."""
+    async with fetching(workspace, store, parallel=2) as place:
+        await place.begin().wait_whole()
+        place.assert_placed()
+    assert sorted(store.asked) == whole_runs()
 
 
 async def test_a_store_may_prefer_a_request_for_each_part(workspace: Path, store: Scripted) -> None:
@@ -274,18 +336,62 @@ async def test_without_digests_of_chunks_a_request_asks_for_one_part(
     assert sorted(store.asked) == [(part, part + 1) for part in range(PARTS)]
 
 
-def test_a_thread_that_was_given_up_does_not_go_on_with_a_run_that_another_reads() -> None:
+def test_a_thread_that_was_given_up_changes_nothing_while_another_reads_its_run(tmp_path: Path) -> None:
+    run, told = PartRun(range(5, 9)), list[str]()
+    first = run.begin()
+    assert first.came(lambda: told.append("5 by the first"))
+    second = run.begin()
+    assert second.parts == range(6, 9)
+    with (tmp_path / "staged").open("w+b", buffering=0) as file:
+        second.write(file.fileno(), memoryview(b"second"), 0)
+        with pytest.raises(RemoteUnavailableError):
+            first.write(file.fileno(), memoryview(b"first"), 0)
+        assert file.read() == b"second"
+    with pytest.raises(RemoteUnavailableError):
+        first.came(lambda: told.append("6 by the first"))
+    assert second.came(lambda: told.append("6 by the second"))
+    assert told == ["5 by the first", "6 by the second"]
+    assert run.left == range(7, 9)
+    run.end()
+    with pytest.raises(RemoteUnavailableError):
+        second.came(lambda: told.append("7, which others bring"))
+
+
+def test_a_run_is_not_read_by_another_while_a_thread_writes(tmp_path: Path) -> None:
+    """The first thread hangs in a write to a pipe that is full."""
     run = PartRun(range(5, 9))
-    assert run.came(5), "by the second"
-    assert not run.came(5), "by the first, which comes back"
-    assert run.left == range(6, 9)
-    assert run.came(6)
+    first, begun = run.begin(), threading.Event()
+    reader, writer = os.pipe()
+
+    def pwrite(fd: int, view: memoryview, offset: int) -> int:
+        del offset
+        return os.write(fd, view)
+
+    def begin() -> None:
+        run.begin()
+        begun.set()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "pwrite", pwrite)
+        writing = threading.Thread(target=first.write, args=(writer, memoryview(bytes(MIB)), 0))
+        writing.start()
+        os.read(reader, 1)
+        threading.Thread(target=begin).start()
+        received = 1
+        while received < MIB:
+            assert received > MIB // 2 or not begun.is_set(), "the rest may be in the pipe"
+            received += len(os.read(reader, MIB // 16))
+        writing.join()
+        assert begun.wait(60)
+    os.close(reader)
+    os.close(writer)
 
 
 def test_a_run_keeps_the_part_that_is_read_now() -> None:
     run = PartRun(range(5, 9))
+    reading = run.begin()
     assert run.take_away(5) == range(6, 9)
     assert run.left == range(5, 6)
-    assert not run.came(5)
+    assert not reading.came(lambda: None)
     assert not run.take_away(5)
     assert not run.end()
