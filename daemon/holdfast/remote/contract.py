@@ -19,23 +19,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from holdfast.digest import Checksum
-from holdfast.errors import (
-    HoldfastError,
-    ObjectChangedError,
-    ObjectExistsError,
-    ObjectMissingError,
-    RemoteError,
-    RemoteRefusedError,
-)
+from holdfast.errors import ObjectChangedError, ObjectExistsError, ObjectMissingError, RemoteError
 from holdfast.remote.keys import PRIVATE, NameRules, checked_target, key_below
 from holdfast.remote.life_signs import sign_of_life
 
-_MOST_UNANSWERED = 3
 _BUFFER_BYTES = 2**20
-_T = TypeVar("_T")
 _LARGEST = 2**63 - 1
 """The largest size (bytes) and time (ns) of a file that ``off_t`` and ``holdfast.index`` can hold."""
 
@@ -286,53 +276,3 @@ def storable_size_bytes(size_bytes: int, key: str) -> int:
     if not 0 <= size_bytes <= _LARGEST:
         raise RemoteError(f"{key}: the store gives a size of {size_bytes} bytes")
     return size_bytes
-
-
-def says_nothing_of_others(problem: HoldfastError) -> bool:
-    """Say whether a request for many keys that failed with ``problem`` may succeed for some of them."""
-    return not problem.transient and not (isinstance(problem, RemoteRefusedError) and problem.of_store)
-
-
-def delete_divided(keys: Sequence[str], delete: Callable[[Sequence[str]], None]) -> None:
-    """Delete keys by ``delete``; halve what is refused until the refused keys stand alone, and raise the first error.
-
-    A request that was carried out for the others is not divided.
-    """
-    try:
-        delete(keys)
-        return
-    except HoldfastError as problem:
-        is_partial = isinstance(problem, RemoteError) and problem.is_partial
-        if len(keys) <= 1 or is_partial or not says_nothing_of_others(problem):
-            raise
-    middle = len(keys) // 2
-    problems = []
-    for half in (keys[:middle], keys[middle:]):
-        try:
-            delete_divided(half, delete)
-        except HoldfastError as problem:
-            problems.append(problem)
-            if problem.transient:
-                break
-    if problems:
-        raise problems[0]
-
-
-def delete_each(deletions: Sequence[_T], delete: Callable[[_T], None]) -> None:
-    """Call ``delete`` for each key, or each batch of keys, and raise the first error at the end.
-
-    After a few unanswered requests this gives up early.
-    """
-    problems = []
-    unanswered = 0
-    for each in deletions:
-        sign_of_life()
-        try:
-            delete(each)
-        except HoldfastError as problem:
-            problems.append(problem)
-            unanswered += problem.transient
-            if unanswered == _MOST_UNANSWERED:
-                break
-    if problems:
-        raise problems[0]

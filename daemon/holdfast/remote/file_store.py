@@ -27,7 +27,6 @@ from holdfast.remote.contract import (
     ObjectInfo,
     RemoteStore,
     UploadSource,
-    delete_each,
     storable_time_ns,
 )
 from holdfast.remote.file_directories import directory_below, make_directories, sync_directories
@@ -54,6 +53,7 @@ from holdfast.remote.keys import (
     staged_key,
     storable_only,
 )
+from holdfast.remote.many_deletions import delete_each
 
 _NO_SUCH_OBJECT = {errno.ENOENT, *UNSTORABLE_NAME}
 

@@ -36,7 +36,6 @@ from holdfast.remote.contract import (
     ObjectInfo,
     RemoteStore,
     UploadSource,
-    delete_each,
 )
 from holdfast.remote.fsspec_ftp import FtpFiles
 from holdfast.remote.fsspec_root import DIRECTORY, FILE, FsspecConnections, FsspecRoot, info_of, modified_ns
@@ -53,6 +52,7 @@ from holdfast.remote.keys import (
     storable_only,
 )
 from holdfast.remote.life_signs import sign_of_life
+from holdfast.remote.many_deletions import delete_each
 from holdfast.remote.redaction import masked, public_url, secrets_of
 from holdfast.system.text import printable
 

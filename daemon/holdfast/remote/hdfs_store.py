@@ -34,7 +34,6 @@ from holdfast.remote.contract import (
     ObjectInfo,
     RemoteStore,
     UploadSource,
-    delete_each,
     storable_size_bytes,
     storable_time_ns,
 )
@@ -51,12 +50,15 @@ from holdfast.remote.keys import (
     staged_key,
     storable_only,
 )
+from holdfast.remote.many_deletions import delete_each
 from holdfast.remote.redaction import public_url, secrets_of
 
 _RULES = NameRules(longest_part_bytes=255, refused=re.compile("[:\ufffe\uffff]|(?:^|/)\\.snapshot(?:/|$)"))
 """Hadoop's DFSUtil.isValidName, and dfs.namenode.fs-limits.max-component-length."""
 _ATTRIBUTE = "user.holdfast.metadata"
 _ATTEMPTS = 3
+_DELETIONS_AT_ONCE = 8
+"""HDFS deletes one file with each request."""
 _LARGEST = 2**63 - 1
 
 
@@ -206,7 +208,7 @@ class HdfsStore(RemoteStore):
         return self._store(self.checked_target(target), copied, body.info.metadata, overwrite=True, buffers=body.buffers)
 
     def delete(self, keys: Sequence[str]) -> None:
-        delete_each(storable_only(keys), self._delete)
+        delete_each(storable_only(keys), self._delete, _DELETIONS_AT_ONCE)
 
     def prune(self, prefix: str) -> None:
         if not prefix or is_private(prefix):

@@ -29,9 +29,6 @@ from holdfast.remote.contract import (
     ObjectInfo,
     RemoteStore,
     UploadSource,
-    delete_divided,
-    delete_each,
-    says_nothing_of_others,
 )
 from holdfast.remote.keys import (
     PRIVATE,
@@ -45,6 +42,7 @@ from holdfast.remote.keys import (
 )
 from holdfast.remote.large_create import LargeCreate
 from holdfast.remote.life_signs import sign_of_life
+from holdfast.remote.many_deletions import delete_divided, delete_each, says_nothing_of_others
 from holdfast.remote.obstore_answers import etag_of, info_of, info_with_metadata
 from holdfast.remote.obstore_errors import translated
 from holdfast.remote.s3_checksums import S3Checksums

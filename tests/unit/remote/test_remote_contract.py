@@ -26,11 +26,9 @@ from holdfast.errors import (
     ObjectExistsError,
     ObjectMissingError,
     RemoteError,
-    RemoteRefusedError,
     RemoteUnavailableError,
 )
 from holdfast.remote import ObjectInfo, RemoteStore, UploadSource, open_store
-from holdfast.remote.contract import delete_each
 from tests.support.stores.contract_servers import GIVEN, SERVERS, Locked, StoreServer, chosen, immutable_files
 from tests.support.stores.ftp_server import PASSWORD, serving_ftp
 from tests.support.stores.s3 import Versitygw
@@ -453,20 +451,6 @@ def test_a_copy_is_an_object_of_its_own(store: RemoteStore) -> None:
     store.copy("source", "deep/target")
     store.delete(["source"])
     assert content(store, "deep/target") == b"another"
-
-
-def test_a_store_that_does_not_answer_is_not_asked_for_each_of_many_deletions() -> None:
-    asked = []
-
-    def delete(key: str) -> None:
-        asked.append(key)
-        if key == "refused":
-            raise RemoteRefusedError("no")
-        raise RemoteUnavailableError("no answer")
-
-    with pytest.raises(RemoteRefusedError):
-        delete_each(["refused", *map(str, range(1000))], delete)
-    assert asked == ["refused", "0", "1", "2"]
 
 
 def test_deleting_takes_what_is_there_and_minds_nothing_else(store: RemoteStore) -> None:
