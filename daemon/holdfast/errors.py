@@ -270,6 +270,10 @@ class RemoteRefusedError(RemoteError, code="remote-refused"):
     """The store refuses: credentials, rights, a bucket that does not exist."""
 
 
+class RemoteUnsupportedError(RemoteRefusedError, code="remote-unsupported"):
+    """The store has no such request, or not in the form in which it was sent."""
+
+
 class CredentialsExpiredError(RemoteRefusedError, code="credentials-expired"):
     """The store refuses a token whose time is over."""
 

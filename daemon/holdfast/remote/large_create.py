@@ -6,11 +6,13 @@ or none, for a moment without its digest, and of several writers one wins. S3 co
 refused. A crash leaves the staged object, and perhaps the object without metadata, which is then not checked by digest.
 
 Not every S3 server keeps the condition: one that takes a copy to a name that is taken would let both of two writers win.
-It is asked once, with two small objects, and gets a whole file in one conditional PUT if it doesn't (``s3_whole``).
+It is asked once, with two small objects that stay, and gets a whole file in one conditional PUT if it doesn't
+(``s3_whole``).
 """
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from typing import Protocol
 
@@ -19,12 +21,16 @@ from holdfast.errors import (
     ObjectExistsError,
     ObjectMissingError,
     RemoteError,
-    RemoteRefusedError,
     RemoteUnavailableError,
+    RemoteUnsupportedError,
 )
 from holdfast.remote.contract import ObjectInfo, UploadSource
-from holdfast.remote.keys import staged_key
+from holdfast.remote.keys import PRIVATE, staged_key
 from holdfast.remote.s3_whole import WholePuts
+
+_TRIED = ("condition-source", "condition-taken")
+"""The objects below ``.holdfast/`` of which one is copied to the other. They have fixed names and stay: all nodes use the
+same, and it takes no right to delete."""
 
 
 class Requests(Protocol):
@@ -39,8 +45,8 @@ class Requests(Protocol):
     def put_parts(self, key: str, source: UploadSource, metadata: dict[str, str]) -> None:
         """Upload a file in parts, over an existing object."""
 
-    def put_small(self, key: str, data: bytes) -> None:
-        """Store ``data``, over an existing object."""
+    def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
+        """Store a small object below ``.holdfast/``. Raises ``ObjectExistsError`` with ``create_only``."""
 
     def copy_object(self, source: str, target: str, *, overwrite: bool) -> None:
         """Copy an object. Raises ``ObjectExistsError`` without ``overwrite``."""
@@ -59,6 +65,7 @@ class LargeCreate:
         self._whole_puts = whole_puts
         self._keeps_condition: bool | None = None
         """True if the server refuses a copy to a name that is taken; None until it was tried."""
+        self._trying = threading.Lock()
         self._in_doubt: dict[str, dict[str, str]] = {}
 
     def create(self, key: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:
@@ -84,25 +91,27 @@ class LargeCreate:
         return info
 
     def _is_condition_kept(self) -> bool:
-        """Say whether the server refuses to copy to a name that is taken."""
-        if self._keeps_condition is not None:
+        """Say whether the server refuses to copy to a name that is taken, and takes such a copy at all.
+
+        Any other refusal is raised: it says nothing of the condition.
+        """
+        with self._trying:
+            if self._keeps_condition is None:
+                self._keeps_condition = self._try_condition()
             return self._keeps_condition
-        source, taken = staged_key(), staged_key()
+
+    def _try_condition(self) -> bool:
+        for name in _TRIED:
+            with suppress(ObjectExistsError):
+                self._requests.write_private(name, b"1", create_only=True)
+        source, taken = (f"{PRIVATE}/{name}" for name in _TRIED)
         try:
-            for each in (source, taken):
-                self._requests.put_small(each, b"")
             self._requests.copy_object(source, taken, overwrite=False)
-            self._keeps_condition = False
         except ObjectExistsError:
-            self._keeps_condition = True
-        except RemoteRefusedError as problem:  # Ceph takes no such copy from obstore, which leaves a header out
-            if problem.of_store:
-                raise
-            self._keeps_condition = False
-        finally:
-            for each in (source, taken):
-                self._drop(each)
-        return self._keeps_condition
+            return True
+        except RemoteUnsupportedError:
+            return False
+        return False
 
     def _refuse_early(self, key: str, in_doubt: bool) -> None:
         """Raise ``ObjectExistsError`` before gigabytes are uploaded for nothing."""

@@ -25,6 +25,7 @@ from holdfast.errors import (
     RemoteError,
     RemoteRefusedError,
     RemoteUnavailableError,
+    RemoteUnsupportedError,
 )
 from holdfast.remote.failed_requests import failed_request
 from holdfast.remote.redaction import masked
@@ -86,6 +87,8 @@ _NOT_STORABLE = {
     "KeyTooLongError": errno.ENAMETOOLONG,
     "ObjectParentIsFile": errno.EILSEQ,
 }
+_UNSUPPORTED = {"MissingContentLength"}
+"""Ceph's word for a copy of a part as obstore sends it: without a header for its length, which is none."""
 _PASSING_STATUS = {408, 409, 425, 429}
 
 
@@ -158,6 +161,8 @@ def _by_code(code: str, what: str, text: str, answer: str) -> HoldfastError | No
         return RemoteRefusedError(f"{what}: the store refuses the credentials: {text.removeprefix(f'{what}: ')}")
     if code in _PASSING:
         return RemoteUnavailableError(text, of_store=code != "InternalError")  # one object's parts may be what is lost
+    if code in _UNSUPPORTED:
+        return _unsupported(what, text, of_store=False)
     if code in _NOT_STORABLE:
         return NameNotStorableError(text, _NOT_STORABLE[code])
     if code == "InvalidRange":
@@ -181,10 +186,14 @@ def _by_status(what: str, problem: BaseException, text: str) -> HoldfastError:
     if isinstance(problem, ValueError) and "parse path" in text:
         return NameNotStorableError(text, errno.EINVAL)
     if isinstance(problem, NotImplementedError | exceptions.NotSupportedError) or status == 501:
-        return RemoteRefusedError(f"{what}: the store can't do this: {text.removeprefix(f'{what}: ')}")
+        return _unsupported(what, text, of_store=True)
     if "incorrectly configured region" in text:
         return RemoteRefusedError(text)
     return _refused_or_passing(text, status)
+
+
+def _unsupported(what: str, text: str, *, of_store: bool) -> HoldfastError:
+    return RemoteUnsupportedError(f"{what}: the store can't do this: {text.removeprefix(f'{what}: ')}", of_store=of_store)
 
 
 def _refused_or_passing(text: str, status: int) -> HoldfastError:

@@ -30,6 +30,7 @@ from holdfast.remote.contract import (
     RemoteStore,
     UploadSource,
 )
+from holdfast.remote.etag_quotes import EtagQuotes
 from holdfast.remote.keys import (
     PRIVATE,
     NameRules,
@@ -92,8 +93,7 @@ class ObstoreStore(RemoteStore):
         self.has_checksums = checksums is not None
         self._secrets = frozenset(secrets)
         self._large_create = LargeCreate(self, whole_puts)
-        self._has_bare_etags = False
-        """True if the server, as Ceph's, compares the etag of a PUT's condition without its quotes."""
+        self._etags = EtagQuotes(self)
         self._is_authorized = False
         """True if, by the last answer, the bucket exists and takes our credentials."""
 
@@ -189,15 +189,16 @@ class ObstoreStore(RemoteStore):
 
     def _put_in_place(self, key: str, version: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:
         """Send a PUT on condition that the object is this version. Raises ``ObjectChangedError``, ``ObjectMissingError``."""
-        bare = version.strip('"')
+        sent = self._etags.sent(version)
         try:
-            return self._put(key, source, metadata, {"e_tag": bare if self._has_bare_etags else version})
+            return self._put(key, source, metadata, {"e_tag": sent})
         except ObjectChangedError:
-            if self._has_bare_etags or self._head(key, "").etag != version:
+            if self._etags.are_known or self._head(key, "").etag != version:
                 raise
-        info = self._put(key, source, metadata, {"e_tag": bare})
-        self._has_bare_etags = True
-        return info
+        self._etags.find_out()
+        if self._etags.sent(version) == sent:
+            raise ObjectChangedError(f"PUT {key}: the object is another version by now")
+        return self._put(key, source, metadata, {"e_tag": self._etags.sent(version)})
 
     def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
         mode = "create" if create_only else "overwrite"
@@ -325,9 +326,9 @@ class ObstoreStore(RemoteStore):
         """Upload a file in parts (``large_create.Requests``)."""
         self._put(key, source, metadata, "overwrite")
 
-    def put_small(self, key: str, data: bytes) -> None:
-        """Store a small object (``large_create.Requests``)."""
-        self._put(key, UploadSource(len(data), data=data), {}, "overwrite")
+    def put_small(self, key: str, data: bytes, etag: str = "") -> str:
+        """Store a small object, if ``etag`` is given only over that version; return its etag (``etag_quotes.Requests``)."""
+        return self._put(key, UploadSource(len(data), data=data), {}, {"e_tag": etag} if etag else "overwrite").etag
 
     def copy_object(self, source: str, target: str, *, overwrite: bool) -> None:
         """Copy within the store in one step (``large_create.Requests``)."""
@@ -335,7 +336,7 @@ class ObstoreStore(RemoteStore):
             obstore.copy(self._store, source, target, overwrite=overwrite)
 
     def delete_staged(self, key: str) -> None:
-        """Delete a staged object (``large_create.Requests``)."""
+        """Delete a staged object (``large_create.Requests``, ``etag_quotes.Requests``)."""
         self.delete([key])
 
     def _buffers(self, result: Any, key: str, expected_bytes: int) -> Iterator[bytes]:

@@ -28,6 +28,7 @@ from holdfast.errors import (
     RemoteError,
     RemoteRefusedError,
     RemoteUnavailableError,
+    RemoteUnsupportedError,
 )
 from holdfast.remote import RemoteStore, UploadSource, open_store
 from holdfast.remote.obstore_errors import translated
@@ -150,7 +151,8 @@ def test_a_server_that_can_not_now_is_worth_another_try(
         (403, "RequestTimeTooSkewed", RemoteRefusedError),
         (400, "InvalidArgument", RemoteRefusedError),
         (405, "MethodNotAllowed", RemoteRefusedError),
-        (501, "NotImplemented", RemoteRefusedError),
+        (501, "NotImplemented", RemoteUnsupportedError),
+        (411, "MissingContentLength", RemoteUnsupportedError),
         (301, "PermanentRedirect", RemoteRefusedError),
     ],
 )

@@ -19,6 +19,7 @@ from tests.support.stores.contract_servers import immutable_files
 from tests.support.stores.s3 import Versitygw
 from tests.unit.remote import test_remote_contract as contract
 from tests.unit.remote.test_remote_contract import Implementation, Record, put
+from tests.unit.remote.test_remote_large_create import staged
 
 implementation = contract.implementation
 store = contract.store
@@ -112,5 +113,5 @@ def test_a_large_file_comes_back_as_it_was_sent(
         came.update(buffer)
     assert came.finish() == hasher.finish()
     assert keys_in(store) == {"large"}
-    assert list(store.list_tree(".holdfast")) == []
+    assert staged(store) == []
     store.delete(["large"])

@@ -1,0 +1,69 @@
+"""Two nodes over one store create the same write-once names at the same moment: of each, one is created.
+
+``HOLDFAST_TEST_RACES=200`` is the number of names; without it there are a few.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NodeFactory
+from tests.support.daemons.node import Node
+from tests.support.stores.contract_servers import StoreServer
+from tests.support.stores.hdfs import Hdfs
+
+RACES = int(os.environ.get("HOLDFAST_TEST_RACES", "3"))
+
+pytestmark = pytest.mark.timeout(60 + 10 * RACES)
+
+
+@pytest.fixture(params=["azurite", "hdfs", "s3-ceph"])
+def place(request: pytest.FixtureRequest, store_server: Callable[[str], StoreServer]) -> StoreServer | Hdfs:
+    """A place at each server that creates a name once."""
+    if request.param == "hdfs":
+        hdfs: Hdfs = request.getfixturevalue("hdfs")
+        return hdfs.below("races")
+    return store_server(request.param)
+
+
+@pytest.fixture
+def nodes(make_node: NodeFactory, place: StoreServer | Hdfs) -> list[Node]:
+    """Two nodes that have their checkpoints there."""
+    made = []
+    for name in ("one", "other"):
+        node = make_node(name, **{"checkpoints": place.url, "workdirs.blob_storage": ""})
+        node.settings |= {f"stores.checkpoints.options.{option}": value for option, value in place.options.items()}
+        made.append(node.start())
+    return made
+
+
+def test_of_two_daemons_one_creates_a_name(nodes: list[Node]) -> None:
+    directories = [node.checkpoints / "job/offsets" for node in nodes]
+    for directory in directories:
+        directory.mkdir(parents=True, exist_ok=True)
+    start = threading.Barrier(len(directories))
+
+    def create(path: Path) -> bool:
+        start.wait()
+        try:
+            with path.open("xb") as file:
+                file.write(str(path).encode())
+        except FileExistsError:
+            return False
+        return True
+
+    wins = [0, 0]
+    with ThreadPoolExecutor(len(directories)) as threads:
+        for number in range(RACES):
+            paths = [directory / f"{number}" for directory in directories]
+            won = list(threads.map(create, paths))
+            assert won.count(True) == 1
+            wins[won.index(True)] += 1
+            assert [path.read_bytes() for path in paths] == [str(paths[won.index(True)]).encode()] * 2
+    print(f"of {RACES} names, {wins[0]} and {wins[1]} were created by the nodes")
