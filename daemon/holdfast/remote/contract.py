@@ -38,7 +38,7 @@ class Capabilities:
     only if the object existed before it began. ``atomic``: readers see the old object or the whole new one; without it they
     may find none while it is replaced. ``metadata``: a digest can be stored with the object. ``versions``: the etag changes
     whenever the bytes do; without it, at least whenever the size does. ``cheap_head``: a HEAD or two take no longer than a
-    LIST of some ten names.
+    LIST of some ten names, and much less than a switch to another thread (``RemoteStore.find``).
     """
 
     conditional_create: bool
@@ -151,6 +151,12 @@ class RemoteStore(abc.ABC):
     @abc.abstractmethod
     def head(self, key: str) -> ObjectInfo:
         """Return the info of ``key``, with metadata. Raises ``ObjectMissingError``."""
+
+    def find(self, key: str) -> ObjectInfo | bool:
+        """Return the info of ``key`` or, if there is no such object, whether there is a directory of this name."""
+        with suppress(ObjectMissingError):
+            return self.head(key)
+        return self.list_directory(key).exists
 
     def checksum(self, info: ObjectInfo) -> Checksum | None:
         """Return the store's own checksum of the whole version ``info``; None if there is none, or after an error."""

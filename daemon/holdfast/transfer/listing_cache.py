@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import trio
 
-from holdfast.errors import ObjectMissingError, RemoteError
+from holdfast.errors import RemoteError
 from holdfast.remote import DirectoryListing, ObjectInfo
 from holdfast.system.waits import before_waiting
 from holdfast.transfer.store_requests import RemoteAccess
@@ -135,24 +135,20 @@ class CachedListing:
             await self._ask_once(not_before)
 
     async def ask_about(self, name: bytes, key: str, *, retry: bool = True) -> None:
-        """Bring one name up to date, with a HEAD of ``key`` and, if there is no such object, a LIST below it.
+        """Bring one name up to date, with what the store has at ``key``: an object, a directory, or nothing.
 
         A change that this node makes to the name meanwhile wins over the answers. Raises ``RemoteError``; without ``retry``
         the store is asked only once.
         """
         await before_waiting()
         before = self._names.get(name, b"")
-        info, is_directory = None, False
-        try:
-            info = await self._access.head(key, retry=retry)
-        except ObjectMissingError:
-            is_directory = (await self._access.list_directory(key, retry=retry)).exists
+        found = await self._access.find(key, retry=retry)
         if self._names.get(name, b"") != before:
             return
         was_there = name in self._names
-        if info is not None:
-            self.put(name, info)
-        elif is_directory:
+        if isinstance(found, ObjectInfo):
+            self.put(name, found)
+        elif found:
             self.put_directory(name)
         else:
             self.remove(name)

@@ -105,6 +105,19 @@ class RemoteAccess:
         ask = self._with_retries if retry else self._once
         return await ask("HEAD", self._questions, self.store.head, key)
 
+    async def find(self, key: str, *, retry: bool = True) -> ObjectInfo | bool:
+        """Return the object ``key`` or, if there is none, whether there is a directory of this name; retries as in ``head``.
+
+        Where that is cheap, it is one call in one thread, and counts as a HEAD.
+        """
+        if self.store.capabilities.cheap_head:
+            ask = self._with_retries if retry else self._once
+            return await ask("HEAD", self._questions, self.store.find, key)
+        try:
+            return await self.head(key, retry=retry)
+        except ObjectMissingError:
+            return (await self.list_directory(key, retry=retry)).exists
+
     async def checksum(self, info: ObjectInfo) -> Checksum | None:
         """Call ``RemoteStore.checksum`` once; a store that has no checksums is not asked."""
         if not self.store.has_checksums:

@@ -320,6 +320,13 @@ def test_what_is_not_there_is_missing(store: RemoteStore) -> None:
     assert list(store.list_directory("").objects) == []
 
 
+def test_what_is_at_a_key_is_found(implementation: Implementation) -> None:
+    store = implementation.store
+    put(store, "a/b", b"12345", {})
+    assert store.find("a/b") == store.head("a/b")
+    assert [store.find(key) for key in ("a", "a/c", "b")] == [True, False, False]
+
+
 def test_listing_head_and_read_tell_the_same_version(implementation: Implementation) -> None:
     store = implementation.store
     written = put(store, "a/b", b"12345", {"holdfast-digest": "x"})
