@@ -117,7 +117,8 @@ class FileMoves:
             if victim is not None:
                 self._lost_names.was_not_renamed_over(victim, forgotten)
             raise
-        after = file_stat(move.new.name, dir_fd=target_fd, follow_symlinks=False)
+        is_recorded = sent is not None or is_unsent or self._entries.get(move.stat.st_ino) is not None
+        after = file_stat(move.new.name, dir_fd=target_fd, follow_symlinks=False) if is_recorded else move.stat
         self._follow(move, victim, sent, replaced, forgotten, after, is_unsent=is_unsent)
 
     def _follow_late(
@@ -170,7 +171,10 @@ class FileMoves:
         *,
         is_unsent: bool,
     ) -> None:
-        """Update nodes and entry. ``forgotten`` was the victim's entry; ``after`` holds the file's attributes now."""
+        """Update nodes and entry. ``forgotten`` was the victim's entry; ``after`` holds the file's attributes now.
+
+        Without an entry, before or now, nothing depends on what the rename changes: the ctime.
+        """
         if victim is not None:
             self._lost_names.name_removed(self._nodes.of_backing(victim.st_ino), move.new, victim, forgotten)
         old, new = move.old, move.new
