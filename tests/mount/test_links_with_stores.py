@@ -30,9 +30,15 @@ class Linked:
         self.stored.parent.mkdir(parents=True)
         self.private.parent.mkdir()
 
-    def link(self, source: Path) -> None:
+    def link(self, source: Path, *, by_temporary_name: bool = False) -> None:
         """Link it from ``source`` to the other name."""
-        os.link(source, self.private if source == self.stored else self.stored)
+        target = self.private if source == self.stored else self.stored
+        if by_temporary_name:
+            temporary = target.with_name(f".{target.name}.7b0fd6cd-9b7f-4a1c-a0fb-57b3f2b8f1aa.tmp")
+            os.link(source, temporary)
+            temporary.rename(target)
+        else:
+            os.link(source, target)
         assert self.stored.stat().st_ino == self.private.stat().st_ino
         assert self.object.read_bytes() == BYTES, "the link has returned, so the store has it"
 
@@ -47,15 +53,15 @@ def node(make_node: NodeFactory, request: pytest.FixtureRequest) -> Node:
     return node.start()
 
 
-@pytest.fixture
-def both(node: Node, remote_files: Path) -> list[Linked]:
-    """One file that was restored, and one of a snapshot."""
+@pytest.fixture(params=[False, True], ids=["linked", "linked by a temporary name"])
+def both(node: Node, remote_files: Path, request: pytest.FixtureRequest) -> list[Linked]:
+    """One file that was restored, and one of a snapshot, which ``holdfast-spark.jar`` links by a temporary name."""
     (node.work / "driver_1").mkdir()
     restored, snapshot = Linked(node, remote_files, 0), Linked(node, remote_files, 1)
     restored.stored.write_bytes(BYTES)
     restored.link(restored.stored)
     snapshot.private.write_bytes(BYTES)
-    snapshot.link(snapshot.private)
+    snapshot.link(snapshot.private, by_temporary_name=request.param)
     return [restored, snapshot]
 
 

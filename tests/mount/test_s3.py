@@ -33,6 +33,45 @@ def commit(directory: Path, name: str, data: bytes) -> None:
         (directory / temporary).rename(directory / final)
 
 
+# --- requests of a restart ---------------------------------------------------------------------------------------------
+
+_SST = "q/state/0/0/SSTs/000020-f6f97f90-299f-4ba3-8480-cc49015f5456.sst"
+
+
+@pytest.mark.promise("lookups")
+def test_a_file_that_is_linked_by_a_temporary_name_costs_its_put(make_s3_node: S3NodeFactory, counted: Versitygw) -> None:
+    node = make_s3_node(counted).start()
+    stored, private = node.checkpoints / _SST, node.work / "driver_1/000020.sst"
+    private.parent.mkdir()
+    private.write_bytes(b"state")
+    stored.parent.mkdir(parents=True)
+    temporary = stored.with_name(f".{stored.name}.{uuid.uuid4()}.tmp")
+    counted.clear_log()
+    temporary.hardlink_to(private)
+    assert not stored.exists()
+    temporary.rename(stored)
+    assert counted.requests() == {"PutObject": 1}
+    assert keys(counted) == {f"checkpoints/{_SST}"}
+
+
+@pytest.mark.promise("lookups")
+def test_a_driver_that_has_won_a_batch_is_told_at_once_what_metadata_of_an_operator_there_is(
+    make_s3_node: S3NodeFactory, counted: Versitygw
+) -> None:
+    before, node = make_s3_node(counted, "before").start(), make_s3_node(counted).start()
+    commit(before.checkpoints / "q/offsets", "0", b"v1")
+    commit(before.checkpoints / "q/state/0/_metadata", "metadata", b"v1")
+    metadata = node.checkpoints / "q/state/0/_metadata"
+    assert os.listdir(metadata) == ["metadata"]
+    commit(node.checkpoints / "q/offsets", "1", b"v1")
+    counted.clear_log()
+    assert not (metadata / "v2").exists()
+    assert counted.requests() == {}
+    commit(before.checkpoints / "q/state/0/_metadata/v2", "0", b"v2")
+    with ThreadPoolExecutor(1) as another_thread:
+        assert another_thread.submit((metadata / "v2").exists).result(), "only who writes the logs is the driver"
+
+
 # --- deletions --------------------------------------------------------------------------------------------------------
 
 HELD_BACK = {"remote__delete_delay_seconds": 3600}

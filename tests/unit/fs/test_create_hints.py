@@ -27,7 +27,9 @@ def test_threads_that_have_no_number_here_are_nobody(thread: int, is_known: bool
         (b"checkpoints/a/offsets", b"checkpoints/a/b/commits", False),
         (b"checkpoints/a/offsets", b"checkpoints/a", False),
         (b"checkpoints/a", b"checkpoints/a/offsets", False),
-        (b"checkpoints/a/offsets", b"checkpoints/a/state/0/_metadata", False),
+        (b"checkpoints/a/offsets", b"checkpoints/a/state/0/_metadata", True),
+        (b"checkpoints/a/offsets", b"checkpoints/a/state/0/_metadata/v2", False),
+        (b"checkpoints/a/offsets", b"checkpoints/a/state/0/0", False),
         (b"offsets", b"commits", False),
     ],
 )

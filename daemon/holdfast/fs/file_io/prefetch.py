@@ -8,7 +8,7 @@ request that really needs the file or directory tries again and gets the error.
 from __future__ import annotations
 
 import os
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,6 +29,9 @@ from holdfast.zones import ZoneMap, ZoneName, ZonePath
 
 _NAMES_AT_ONCE = 100
 """The number of names looked at in one step of the loop: about a millisecond. A manifest may have a hundred thousand."""
+_BEGINNING_SECONDS = 10.0
+"""The time in which a process that has opened a query's ``metadata`` lists its directories, some of them several times."""
+_MOST_BEGINNINGS = 256
 _MOST_FETCHES = 64
 """The limit of fetches under way for one manifest, each with an open file: some more than are transferred at once."""
 
@@ -46,6 +49,8 @@ class Prefetcher:
     _ttl: TimeToLive
     _formats: Formats = FORMATS
     _nursery: trio.Nursery | None = field(init=False, default=None)
+    _beginnings: OrderedDict[bytes, tuple[float, ListDirectories]] = field(init=False, default_factory=OrderedDict)
+    """Until when the directories beside a file that was opened are listed together, by the path of its directory."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled."""
@@ -64,7 +69,29 @@ class Prefetcher:
             case FetchReferences() as ahead:
                 self._nursery.start_soon(self._fetch_references, place, ahead, os.dup(fd))
             case ListDirectories() as ahead:
-                self._nursery.start_soon(self._list_directories, place, ahead)
+                self._begin(place, ahead)
+
+    def listed(self, place: ZonePath) -> None:
+        """List again what is listed together with the directory at ``place``, which somebody is about to list.
+
+        A second may pass between the first and the last look of a query that begins: by then the first answers are too old.
+        """
+        above, _, name = place.path.rpartition(b"/")
+        until, ahead = self._beginnings.get(above, (0.0, None))
+        if self._nursery is None or ahead is None or name not in ahead.names:
+            return
+        if trio.current_time() > until:
+            del self._beginnings[above]
+        elif (directory := self._zones.place_of(above)) is not None:
+            self._nursery.start_soon(self._list_directories, directory, ahead)
+
+    def _begin(self, place: ZonePath, ahead: ListDirectories) -> None:
+        assert self._nursery is not None
+        self._beginnings[place.path] = trio.current_time() + _BEGINNING_SECONDS, ahead
+        self._beginnings.move_to_end(place.path)
+        if len(self._beginnings) > _MOST_BEGINNINGS:
+            self._beginnings.popitem(last=False)
+        self._nursery.start_soon(self._list_directories, place, ahead)
 
     def fetch_again(self, paths: Iterable[bytes]) -> None:
         """Fetch objects whose copies, at these paths of the tree, have gone, and are wanted here."""
@@ -89,12 +116,14 @@ class Prefetcher:
                 for name in ahead.names:
                     below = self._zones.place_of(place.child_path(name))
                     if below is not None:
-                        nursery.start_soon(self._list, below)
+                        nursery.start_soon(self._list, below, self._ttl.of_listing(below) / 2)
 
-    async def _list(self, place: ZonePath) -> bool:
-        """Refresh the cached listing of a directory; return whether that succeeded."""
+    async def _list(self, place: ZonePath, age_seconds: float | None = None) -> bool:
+        """Refresh the cached listing of a directory that is older than so much; return whether that succeeded."""
+        if age_seconds is None:
+            age_seconds = self._ttl.of_listing(place)
         try:
-            await self._view.listing(place).ask(self._ttl.oldest_listing(place))
+            await self._view.listing(place).ask(trio.current_time() - age_seconds)
         except HoldfastError:
             return False
         return True

@@ -22,6 +22,7 @@ from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.link_upload import LinkUpload
 from holdfast.fs.namespace.new_entries import check_not_root, check_storable
+from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.writeback.publisher import Sent
 from holdfast.index import NameMarks
@@ -44,6 +45,7 @@ class Linking:
     _check: DigestCheck
     _marks: NameMarks
     _guard: FallbackGuard
+    _hints: CreateHints
     _hot: HotFiles
 
     async def link(self, node: Node, directory: Node, name: bytes, caller: Caller, attempt: Attempt = FIRST) -> FileStat:
@@ -76,6 +78,8 @@ class Linking:
             before = self._stat(node)
         if hot is not None or new.sends:
             hot = self._hot.of_node(node, node.backing)
+        if new.zone.is_store and new.policy.awaits_rename:
+            self._hints.temporary_made(new.place.path, new.name, caller.pid)
         return self._add_name(node, new, sent, attempt, before, hot)
 
     def _check_strangers_link(self, node: Node, new: Name) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import trio
 
 from holdfast.digest import POSITION_BITS, position_of
+from holdfast.fs.file_io.prefetch import Prefetcher
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.name_policy import Name, NamePolicy
 from holdfast.fs.inodes.node import Node
@@ -74,6 +75,7 @@ class Listings:
     _cached_copies: CachedCopies
     _marks: NameMarks
     _ttl: TimeToLive
+    _prefetcher: Prefetcher
     _snapshots: dict[int, _Snapshot] = field(init=False, default_factory=dict)
 
     def open(self, node: Node) -> None:
@@ -138,6 +140,7 @@ class Listings:
         files: dict[bytes, int] = {}
         if place.zone.is_store:
             listing = self._view.listing(place)
+            self._prefetcher.listed(place)
             await listing.ask(self._ttl.oldest_listing(place))
             hidden = await self._visibility.hidden_names(place)
             files = dict.fromkeys(self._view.listing(place).all_names(), 0)

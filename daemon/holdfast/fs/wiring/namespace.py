@@ -29,7 +29,7 @@ class NameParts:
     def __init__(
         self, base: Foundation, views: ViewParts, sending: SendingParts, files: FileParts, rules: DirectoryRules
     ) -> None:
-        self._find(base, views)
+        self._find(base, views, files)
         self._make(base, views, files, rules)
         self._remove(base, views, sending)
         renames = RenameParts(base, views, sending, files, self._lost_names)
@@ -54,7 +54,7 @@ class NameParts:
             base.directories, files.local_files, base.updates, base.parts.session.records, base.hot, base.ordinary_user
         )
 
-    def _find(self, base: Foundation, views: ViewParts) -> None:
+    def _find(self, base: Foundation, views: ViewParts, files: FileParts) -> None:
         parts = base.parts
         object_copies = ObjectCopies(parts.index.entries, base.copies, parts.store.tree, views.times)
         self.lookup = Lookup(
@@ -82,6 +82,7 @@ class NameParts:
             base.copies,
             parts.index.marks,
             base.ttl,
+            files.prefetcher,
         )
 
     def _make(self, base: Foundation, views: ViewParts, files: FileParts, rules: DirectoryRules) -> None:

@@ -43,6 +43,7 @@ class RenameParts:
             files.check,
             base.parts.index.marks,
             views.guard,
+            views.hints,
             base.hot,
         )
         completion = RenameCompletion(

@@ -30,4 +30,4 @@ def _names(file: BinaryIO, size_bytes: int) -> list[bytes]:
 
 
 _SHARED_FILES = FetchReferences(_names)
-_LOGS = ListDirectories((b"offsets", b"commits", b"sources/0", b"state"), evidence=b"offsets")
+_LOGS = ListDirectories((b"offsets", b"commits", b"sources/0", b"state", b"state/0/_metadata"), evidence=b"offsets")

@@ -7,6 +7,9 @@ import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.InvalidPathException;
 import java.nio.file.LinkOption;
+import java.nio.file.StandardCopyOption;
+import java.util.UUID;
+import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -26,6 +29,9 @@ import org.apache.hadoop.util.Progressable;
  * <p>Files in the stores get no checksum file beside them, because the daemon checks each of them against a digest.
  */
 public final class LinkingFileSystem extends LocalFileSystem {
+    /** A name that nobody else has: Spark makes one up for each SST and each archived log that it stores. */
+    private static final Pattern MADE_UP = Pattern.compile(".+-\\p{XDigit}{8}(?:-\\p{XDigit}{4}){3}-\\p{XDigit}{12}\\.[a-z]+");
+
     private final StoreZones zones;
     private final LocalFileSystem withoutChecksums;
 
@@ -93,7 +99,8 @@ public final class LinkingFileSystem extends LocalFileSystem {
         if (zones.contain(from) == zones.contain(to)) {
             return false;
         }
-        if (to.isDirectory()) {
+        boolean isNew = zones.contain(to) && MADE_UP.matcher(to.getName()).matches();
+        if (!isNew && to.isDirectory()) {
             to = new File(to, source.getName());
         }
         File directory = to.getParentFile();
@@ -104,7 +111,9 @@ public final class LinkingFileSystem extends LocalFileSystem {
             if (!Files.isRegularFile(from.toPath(), LinkOption.NOFOLLOW_LINKS)) {
                 return false;
             }
-            if (!to.exists()) {
+            if (isNew) {
+                linkByTemporaryName(from, to);
+            } else if (!to.exists()) {
                 Files.createLink(to.toPath(), from.toPath());
             } else if (!Files.isSameFile(from.toPath(), to.toPath())) { // else the copy would empty what it is to read
                 return false;
@@ -117,5 +126,19 @@ public final class LinkingFileSystem extends LocalFileSystem {
             delete(source, false);
         }
         return true;
+    }
+
+    /**
+     * Links the file by way of a temporary name, from which the daemon knows what comes: a look whether a store has the final
+     * name, which link(2) takes as well, would ask the store.
+     */
+    private static void linkByTemporaryName(File from, File to) throws IOException {
+        File temporary = new File(to.getParentFile(), "." + to.getName() + "." + UUID.randomUUID() + ".tmp");
+        Files.createLink(temporary.toPath(), from.toPath());
+        try {
+            Files.move(temporary.toPath(), to.toPath(), StandardCopyOption.ATOMIC_MOVE);
+        } finally {
+            Files.deleteIfExists(temporary.toPath()); // also where both names are one file's: then rename(2) does nothing
+        }
     }
 }
