@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import uuid
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from holdfast_spark.linking import jar_path, linking_settings
+from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node
+from tests.support.stores.s3 import Versitygw
 
 CLASS = "io.holdfast.spark.LinkingFileSystem"
 
@@ -109,6 +112,30 @@ def test_files_are_linked_between_a_store_and_a_working_directory_alone(
     assert not is_one_file(stored, node.blobs / "1.sst")
     fs.from_local(local.with_name("moved.sst"), local.with_name("copy.sst"))  # within the working directory
     assert not is_one_file(local.with_name("moved.sst"), local.with_name("copy.sst"))
+
+
+def test_a_file_of_a_made_up_name_costs_the_store_its_put(
+    spark: SparkSession, make_node: NodeFactory, place: Versitygw
+) -> None:
+    """Whatever refuses its link leaves nothing behind."""
+    node = make_node("a", checkpoints=place.below("checkpoints").url, blobs=place.below("blobs").url)
+    node.environment.update(place.environment)
+    fs = FileSystem(spark, [node.start().checkpoints])
+    (node.work / "driver_a").mkdir()
+    local, ssts = node.work / "driver_a/000020.sst", node.checkpoints / "q/state/0/0/SSTs"
+    local.write_text("state")
+    ssts.mkdir(parents=True)
+    names = [f"000020-{uuid.uuid4()}.sst" for _ in range(3)]
+    place.clear_log()
+    fs.from_local(local, ssts / names[0])
+    assert place.requests() == {"PutObject": 1}
+    assert is_one_file(local, ssts / names[0])
+    fs.from_local(local, ssts / names[0])  # once more: both names are one file's already
+    fs.from_local(node.mountpoint.parent / "daemon.log", ssts / names[1])  # another disk
+    fs.from_local(local, ssts / names[2], delete=True)
+    assert sorted(os.listdir(ssts)) == sorted(names)
+    assert (ssts / names[2]).read_text() == "state"
+    assert not local.exists()
 
 
 def test_what_refuses_a_link_is_copied_or_told_as_hadoop_tells_it(spark: SparkSession, node: Node) -> None:

@@ -7,10 +7,12 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import MockClock
 
 from holdfast.config import Durability
+from holdfast.fs.file_io import prefetch
 from holdfast.fs.file_io.prefetch import Prefetcher
 from holdfast.telemetry import EventLog
 from holdfast.transfer import CachedListing, ListingCache
@@ -26,13 +28,14 @@ class Query:
     def __init__(self) -> None:
         self.access = ScriptedAccess(EventLog(lambda: 0.0))
         self.access.directories, self.access.seconds = {"offsets"}, 0.03
+        self.partitions = [b"checkpoints/query/state/0/%d" % number for number in (0, 1, 2, 100)]
         self._listings = ListingCache(self.access)
         self._zones = ZoneMap({"checkpoints": Durability.COMMIT}, [b"work"], lambda _: Fallbacks(None, None))
         nothing: Any = None
         parts: Any = SimpleNamespace(
             listing=self.listing,
             place=lambda _: self.place(""),
-            inode=lambda _: 0,
+            inode=lambda path: self.partitions.count(path),
             of_listing=lambda _: 1.0,
         )
         self.prefetcher = Prefetcher(parts, nothing, parts, self._zones, parts, nothing, parts)
@@ -86,9 +89,24 @@ async def test_a_listing_in_the_beginning_renews_the_others_before_they_are_too_
         assert await query.asked("state") == []
 
 
+async def test_partitions_that_are_here_are_listed_before_their_tasks_begin(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of other nodes cost nothing here, nor those whose turn is far off."""
+    monkeypatch.setattr(prefetch, "_IN_TURN", 2)
+    query = Query()
+    async with query.open():
+        await trio.sleep(3)
+        assert await query.asked("state/0/0") == ["query/state/0/0", "query/state/0/1", "query/state/0/2"]
+        assert await query.asked("state/0/1") == []
+        await trio.sleep(0.9)
+        assert await query.asked("state/0/2") == []
+        assert await query.asked("state/1/0") == ["query/state/1/0"]
+
+
 async def test_a_query_that_runs_lists_each_directory_for_itself(autojump_clock: MockClock) -> None:
     query = Query()
     async with query.open():
-        await trio.sleep(10.1)
+        await trio.sleep(30.1)
         assert await query.asked("offsets") == ["query/offsets"]
-        assert await query.asked("state/0/1") == ["query/state/0/1"]
+        assert await query.asked("state/0/0") == ["query/state/0/0"]

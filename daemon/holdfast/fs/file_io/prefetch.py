@@ -29,9 +29,11 @@ from holdfast.zones import ZoneMap, ZoneName, ZonePath
 
 _NAMES_AT_ONCE = 100
 """The number of names looked at in one step of the loop: about a millisecond. A manifest may have a hundred thousand."""
-_BEGINNING_SECONDS = 10.0
+_BEGINNING_SECONDS = 30.0
 """The time in which a process that has opened a query's ``metadata`` lists its directories, some of them several times."""
 _MOST_BEGINNINGS = 256
+_IN_TURN = min(16, os.cpu_count() or 1)
+"""The number of directories that are listed ahead of one that is listed in its turn: as many tasks may be next."""
 _MOST_FETCHES = 64
 """The limit of fetches under way for one manifest, each with an open file: some more than are transferred at once."""
 
@@ -72,18 +74,30 @@ class Prefetcher:
                 self._begin(place, ahead)
 
     def listed(self, place: ZonePath) -> None:
-        """List again what is listed together with the directory at ``place``, which somebody is about to list.
+        """List again what is listed together with the directory at ``place``, or after it, which somebody is about to list.
 
         A second may pass between the first and the last look of a query that begins: by then the first answers are too old.
         """
-        above, _, name = place.path.rpartition(b"/")
-        until, ahead = self._beginnings.get(above, (0.0, None))
-        if self._nursery is None or ahead is None or name not in ahead.names:
+        above = self._beginning_of(place.path)
+        directory = self._zones.place_of(above) if above else None
+        if self._nursery is None or directory is None:
             return
+        until, ahead = self._beginnings[above]
+        name = place.path[len(above) + 1 :]
+        turn = ahead.in_turn.fullmatch(name) if ahead.in_turn is not None else None
         if trio.current_time() > until:
             del self._beginnings[above]
-        elif (directory := self._zones.place_of(above)) is not None:
+        elif name in ahead.names:
             self._nursery.start_soon(self._list_directories, directory, ahead)
+        elif turn is not None:
+            self._nursery.start_soon(self._list_next, directory, turn[1], int(name[turn.end(1) :]))
+
+    def _beginning_of(self, path: bytes) -> bytes:
+        """Return the directory above ``path`` of a query that may have begun just now; empty: there is none."""
+        above = path.rpartition(b"/")[0] if self._beginnings else b""
+        while above and above not in self._beginnings:
+            above = above.rpartition(b"/")[0]
+        return above
 
     def _begin(self, place: ZonePath, ahead: ListDirectories) -> None:
         assert self._nursery is not None
@@ -117,6 +131,19 @@ class Prefetcher:
                     below = self._zones.place_of(place.child_path(name))
                     if below is not None:
                         nursery.start_soon(self._list, below, self._ttl.of_listing(below) / 2)
+
+    async def _list_next(self, place: ZonePath, prefix: bytes, number: int) -> None:
+        """List the directories after ``number`` that this node has: whoever has been here lists them next."""
+        IN_BACKGROUND.set(True)
+        paths = [place.child_path(b"%s%d" % (prefix, number + step)) for step in range(1, _IN_TURN + 1)]
+        try:
+            here = [path for path in paths if self._tree.inode(path)]
+        except OSError:
+            return
+        async with trio.open_nursery() as nursery:
+            for path in here:
+                if (below := self._zones.place_of(path)) is not None:
+                    nursery.start_soon(self._list, below, self._ttl.of_listing(below) / 2)
 
     async def _list(self, place: ZonePath, age_seconds: float | None = None) -> bool:
         """Refresh the cached listing of a directory that is older than so much; return whether that succeeded."""

@@ -26,10 +26,15 @@ class FetchReferences:
 
 @dataclass(frozen=True, slots=True)
 class ListDirectories:
-    """The directories ``names`` beside the file that was opened will be listed next, if ``evidence`` is one of them."""
+    """The directories ``names`` beside the file that was opened will be listed next, if ``evidence`` is one of them.
+
+    Later those that match ``in_turn`` are listed, by their paths from there: several at once, in the order of the number
+    that follows the first group.
+    """
 
     names: tuple[bytes, ...]
     evidence: bytes
+    in_turn: re.Pattern[bytes] | None = None
 
 
 ReadAhead: TypeAlias = FetchReferences | ListDirectories

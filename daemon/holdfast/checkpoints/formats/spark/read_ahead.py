@@ -1,11 +1,13 @@
 """The files and directories that Spark reads next after it has opened a file.
 
 A RocksDB snapshot names SSTs, which Spark asks for one at a time; fetched together they take as long as the largest. A query
-begins by opening its checkpoint's ``metadata``, and then lists one log after the other, within the same second.
+begins by opening its checkpoint's ``metadata``, and then lists one log after the other, within a second or two. Its tasks
+list their partitions, as many at once as the executor has cores, in the order of their numbers.
 """
 
 from __future__ import annotations
 
+import re
 from typing import BinaryIO
 
 from holdfast.checkpoints.formats.interface import FetchReferences, ListDirectories, ReadAhead
@@ -30,4 +32,8 @@ def _names(file: BinaryIO, size_bytes: int) -> list[bytes]:
 
 
 _SHARED_FILES = FetchReferences(_names)
-_LOGS = ListDirectories((b"offsets", b"commits", b"sources/0", b"state", b"state/0/_metadata"), evidence=b"offsets")
+_LOGS = ListDirectories(
+    (b"offsets", b"commits", b"sources/0", b"state", b"state/0/_metadata"),
+    evidence=b"offsets",
+    in_turn=re.compile(rb"(state/[0-9]+/)[0-9]{1,9}"),
+)
