@@ -91,7 +91,8 @@ def test_the_store_hears_little(job: Job, place: Versitygw, make_s3_node: Callab
     assert requests["GetObject"] <= len(before)
     directories = {directory for key in before for directory in _with_parents(key)}
     written = {directory for key, directory in objects(place).items() if key not in before}
-    assert requests["ListObjectsV2"] <= len(directories) + len(written), requests
+    renewed = 5  # what the driver lists when it begins, if that takes a while
+    assert requests["ListObjectsV2"] <= len(directories) + len(written) + renewed, requests
     assert job.differences()["wrong"] == 0
 
 

@@ -38,6 +38,15 @@ _MOST_FETCHES = 64
 """The limit of fetches under way for one manifest, each with an open file: some more than are transferred at once."""
 
 
+@dataclass(slots=True)
+class _Beginning:
+    """The beginning of a query: until ``until`` (trio's time) its directories are listed ``ahead``, all together twice."""
+
+    ahead: ListDirectories
+    until: float
+    is_renewed: bool = False
+
+
 @dataclass(eq=False)
 class Prefetcher:
     """Fetches and lists ahead, while ``run`` runs."""
@@ -51,8 +60,8 @@ class Prefetcher:
     _ttl: TimeToLive
     _formats: Formats = FORMATS
     _nursery: trio.Nursery | None = field(init=False, default=None)
-    _beginnings: OrderedDict[bytes, tuple[float, ListDirectories]] = field(init=False, default_factory=OrderedDict)
-    """Until when the directories beside a file that was opened are listed together, by the path of its directory."""
+    _beginnings: OrderedDict[bytes, _Beginning] = field(init=False, default_factory=OrderedDict)
+    """The queries that may have begun just now, by the paths of their directories."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled."""
@@ -77,20 +86,30 @@ class Prefetcher:
         """List again what is listed together with the directory at ``place``, or after it, which somebody is about to list.
 
         A second may pass between the first and the last look of a query that begins: by then the first answers are too old.
+        On a busy machine it may be minutes; so they are all renewed only once.
         """
         above = self._beginning_of(place.path)
         directory = self._zones.place_of(above) if above else None
         if self._nursery is None or directory is None:
             return
-        until, ahead = self._beginnings[above]
+        beginning = self._beginnings[above]
+        ahead = beginning.ahead
         name = place.path[len(above) + 1 :]
         turn = ahead.in_turn.fullmatch(name) if ahead.in_turn is not None else None
-        if trio.current_time() > until:
+        if trio.current_time() > beginning.until:
             del self._beginnings[above]
-        elif name in ahead.names:
+        elif name in ahead.names and not beginning.is_renewed and self._is_ageing(place):
+            beginning.is_renewed = True
             self._nursery.start_soon(self._list_directories, directory, ahead)
         elif turn is not None:
             self._nursery.start_soon(self._list_next, directory, turn[1], int(name[turn.end(1) :]))
+
+    def _is_ageing(self, place: ZonePath) -> bool:
+        return self._view.listing(place).listed_at < self._half_as_old(place)
+
+    def _half_as_old(self, place: ZonePath) -> float:
+        """Return the trio time since which a listing is half as old as it may be, at most."""
+        return trio.current_time() - self._ttl.of_listing(place) / 2
 
     def _beginning_of(self, path: bytes) -> bytes:
         """Return the directory above ``path`` of a query that may have begun just now; empty: there is none."""
@@ -101,7 +120,7 @@ class Prefetcher:
 
     def _begin(self, place: ZonePath, ahead: ListDirectories) -> None:
         assert self._nursery is not None
-        self._beginnings[place.path] = trio.current_time() + _BEGINNING_SECONDS, ahead
+        self._beginnings[place.path] = _Beginning(ahead, trio.current_time() + _BEGINNING_SECONDS)
         self._beginnings.move_to_end(place.path)
         if len(self._beginnings) > _MOST_BEGINNINGS:
             self._beginnings.popitem(last=False)
@@ -130,7 +149,7 @@ class Prefetcher:
                 for name in ahead.names:
                     below = self._zones.place_of(place.child_path(name))
                     if below is not None:
-                        nursery.start_soon(self._list, below, self._ttl.of_listing(below) / 2)
+                        nursery.start_soon(self._list, below, self._half_as_old(below))
 
     async def _list_next(self, place: ZonePath, prefix: bytes, number: int) -> None:
         """List the directories after ``number`` that this node has: whoever has been here lists them next."""
@@ -143,14 +162,12 @@ class Prefetcher:
         async with trio.open_nursery() as nursery:
             for path in here:
                 if (below := self._zones.place_of(path)) is not None:
-                    nursery.start_soon(self._list, below, self._ttl.of_listing(below) / 2)
+                    nursery.start_soon(self._list, below, self._half_as_old(below))
 
-    async def _list(self, place: ZonePath, age_seconds: float | None = None) -> bool:
-        """Refresh the cached listing of a directory that is older than so much; return whether that succeeded."""
-        if age_seconds is None:
-            age_seconds = self._ttl.of_listing(place)
+    async def _list(self, place: ZonePath, not_before: float) -> bool:
+        """Refresh a directory's cached listing from before ``not_before``, in trio's time; return whether that succeeded."""
         try:
-            await self._view.listing(place).ask(trio.current_time() - age_seconds)
+            await self._view.listing(place).ask(not_before)
         except HoldfastError:
             return False
         return True
@@ -179,7 +196,7 @@ class Prefetcher:
             return True
 
     async def _fetch(self, place: ZonePath, names: list[ZoneName]) -> None:
-        if not names or not await self._list(place):
+        if not names or not await self._list(place, self._ttl.oldest_listing(place)):
             return
         under_way: deque[PartialFetch] = deque()
         for name in names:
