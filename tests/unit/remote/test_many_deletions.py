@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextvars import copy_context
 
 import pytest
 
@@ -77,7 +78,7 @@ def test_a_call_that_was_given_up_deletes_no_more() -> None:
     store, life = Store(), CallLife()
     life.is_given_up = True
     with pytest.raises(RemoteUnavailableError, match="given up"):
-        life.lead(lambda: delete_each(KEYS, store.delete, AT_ONCE))
+        copy_context().run(life.lead, lambda: delete_each(KEYS, store.delete, AT_ONCE))
     assert store.asked == []
 
 
