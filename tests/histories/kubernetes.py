@@ -47,22 +47,23 @@ class History:
         with self._release.client(self._node) as client:
             wait_until(lambda: all(info.holder is None for info in client.workdirs()))
         self._print("`helm uninstall`, after these pods", self._timed(self._release.uninstall), "", "")
-        self._nothing_is_mounted()
+        self._mounts_are()
         self._release.delete_unmounting()
         pods = self._pods_before_the_release("second")
         seconds = self._timed(self._release.uninstall)
         pods.fail()
         self._print("`helm uninstall` under pods that work", seconds, "", ", ".join(pods.errors()))
-        self._nothing_is_mounted()
+        self._mounts_are(volumes=pods.bound_by_the_driver)  # which end with their pods
         self._nothing_is_below()
         self._print("`helm install` again, and those pods end", self._timed(lambda: self._installs_and_ends(pods)), "", "")
+        self._mounts_are(MOUNTPOINT)
         pods = WatchingPods(self._cluster, "third")
         pods.start_on_volumes()
         pods.start_on_paths()
         pods.wait_until_at_work()
         self._row(pods, "new pods of the DaemonSet `-unmount` that was left", self._replace_unmounting)
         pods.end()
-        self._restricted_pod_works()
+        self._print("a pod of the profile `restricted`", self._timed(self._restricted_pod_works), "", "")
 
     def _restricted_pod_works(self) -> None:
         within = self._cluster.kubectl.make_namespace("restricted", profile="restricted")
@@ -134,9 +135,13 @@ class History:
     def _nothing_is_below(self) -> None:
         self.faults += [f"below the mount: {name}" for name in os.listdir(self._node.below(MOUNTPOINT))]
 
-    def _nothing_is_mounted(self) -> None:
-        mounts = self._node.does("cat", "/proc/self/mounts").splitlines()
-        self.faults += [f"left mounted: {line}" for line in mounts if line.split()[2] == "fuse.holdfast"]
+    def _mounts_are(self, *expected: Path, volumes: int = 0) -> None:
+        """Note a fault unless the node has Holdfast's mount at these places, and as many volumes of pods."""
+        lines = (line.split() for line in self._node.does("cat", "/proc/self/mounts").splitlines())
+        at = [Path(line[1]) for line in lines if line[2] == "fuse.holdfast"]
+        of_pods = [path for path in at if path.is_relative_to("/var/lib/kubelet")]
+        if set(at) - set(of_pods) != set(expected) or len(of_pods) != volumes:
+            self.faults.append(f"mounted, but for {volumes} volumes and {expected}: {at}")
 
     def _print_memory(self) -> None:
         for component in ("keeper", "csi"):

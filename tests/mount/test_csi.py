@@ -17,10 +17,17 @@ from holdfast.mount import mountpoint
 from holdfast.mount.mountpoint import Life
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node, wait_until
+from tests.support.kernel.id_mapping import id_mapped, user_namespace
 from tests.support.kubernetes.driver import CsiDriver, refusal
 from tests.support.tools.go_programs import BuildError, go_program
 
 _SANITY = "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity@v5.4.0"
+
+_OF_THE_MOUNT: dict[str, dict[str, str]] = {
+    "all": {},
+    "directory": {"store": "checkpoints", "path": "team"},
+    "workdir": {"workdir": "executor/x"},
+}
 
 
 @pytest.fixture
@@ -113,6 +120,18 @@ def test_a_volume_is_a_directory_of_the_mount(make_node: NodeFactory, kubelet: P
             assert not driver.target(name).exists()
         assert list((driver.kubelet / "plugins/holdfast.csi/volumes").iterdir()) == []
     assert (node.checkpoints / "team/job/offsets").read_text() == "state"
+
+
+def test_of_all_volumes_a_pod_in_a_user_namespace_can_have_the_socket_alone(make_node: NodeFactory, kubelet: Path) -> None:
+    pods_socket = kubelet / "run/pods.sock"
+    node = make_node(control__pods_socket=pods_socket).start()
+    with CsiDriver(node, kubelet).running("--pods-socket", str(pods_socket)) as driver, user_namespace() as users:
+        os.close(id_mapped(driver.publish("socket", {"socket": "true"}), users))
+        for name, attributes in _OF_THE_MOUNT.items():
+            with pytest.raises(OSError, match="Invalid argument"):
+                id_mapped(driver.publish(name, attributes), users)
+        for name in ("socket", *_OF_THE_MOUNT):
+            driver.unpublish(name)
 
 
 def test_a_pod_waits_for_the_mount_and_gets_the_next_one_after_a_takeover_that_failed(

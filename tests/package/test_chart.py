@@ -12,7 +12,7 @@ import yaml
 
 from holdfast.config import load
 from tests.support.kubernetes.programs import helm_program
-from tests.support.kubernetes.schemas import LOCATION, write_schemas
+from tests.support.kubernetes.schemas import LOCATION, write_operator_schemas, write_schemas
 from tests.support.tools.go_programs import BuildError, go_program
 
 _ROOT = Path(__file__).parents[2] / "systemd/kubernetes"
@@ -67,7 +67,9 @@ def test_kubernetes_would_take_what_the_chart_makes(tools: tuple[Path, Path, Pat
     checked = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     kinds = [each["kind"] for each in yaml.safe_load_all(text) if each]
-    assert kinds.count("DaemonSet") == (2 if settings and settings[0] == "csi.enabled=false" else 4)
+    has_driver = "csi.enabled=false" not in settings
+    assert kinds.count("DaemonSet") == (4 if has_driver else 2)
+    assert kinds.count("ValidatingAdmissionPolicy") == has_driver
 
 
 def test_the_pods_have_the_rights_that_the_page_names_and_the_daemon_starts_with_the_configuration(
@@ -102,6 +104,20 @@ def test_the_examples_are_pods_that_kubernetes_would_take(tools: tuple[Path, Pat
     checked = subprocess.run(command, input=yaml.safe_dump_all(pods), capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert {each["csi"]["driver"] for pod in pods for each in _volumes(pod)} == {"holdfast.csi"}
+
+
+def test_spark_operator_would_take_the_example_and_no_field_that_it_does_not_know(
+    tools: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    try:
+        write_operator_schemas(tmp_path)
+    except BuildError as problem:
+        pytest.skip(str(problem))
+    command = [str(tools[1]), "-strict", "-schema-location", f"{tmp_path}/{LOCATION}", "-"]
+    text = (_ROOT / "examples/spark-operator.yaml").read_text()
+    for given, status in ((text, 0), (text.replace("serviceAccount:", "serviceAcount:"), 1)):
+        checked = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+        assert checked.returncode == status, checked.stdout + checked.stderr
 
 
 def _volumes(pod: dict[str, Any]) -> Iterator[dict[str, Any]]:

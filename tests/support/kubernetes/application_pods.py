@@ -34,6 +34,11 @@ class PodVolume:
         """An inline volume of ``holdfast.csi``."""
         return cls(name, {"csi": {"driver": "holdfast.csi", "volumeAttributes": dict(attributes)}}, at, how)
 
+    @classmethod
+    def of_claim(cls, name: str, at: Path, claim: str) -> PodVolume:
+        """A claim, as of ``claimed``."""
+        return cls(name, {"persistentVolumeClaim": {"claimName": claim}}, at)
+
     @property
     def declared(self) -> dict[str, Any]:
         """The pod's declaration of it."""
@@ -43,6 +48,22 @@ class PodVolume:
     def mounted(self) -> dict[str, Any]:
         """The container's."""
         return {"name": self.name, "mountPath": str(self.at), **self.how}
+
+
+def claimed(name: str, attributes: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return a persistent volume of ``holdfast.csi``, and the claim on it."""
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    volume = {
+        **common,
+        "capacity": {"storage": "1Gi"},
+        "claimRef": {"namespace": "default", "name": name},
+        "csi": {"driver": "holdfast.csi", "volumeHandle": name, "volumeAttributes": dict(attributes)},
+    }
+    claim = {**common, "volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}
+    return [
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": volume},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": claim},
+    ]
 
 
 def programs() -> list[PodVolume]:

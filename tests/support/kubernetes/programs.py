@@ -31,14 +31,14 @@ _OF_CONTAINERD = ("containerd", "containerd-shim-runc-v2", "ctr")
 _RUNC = ("github.com/opencontainers/runc", "v1.5.0")
 
 
-def module_directory() -> Path:
-    """Return where Kubernetes' source is, fetched if need be. Raises ``BuildError``."""
+def module_directory(module: str = MODULE) -> Path:
+    """Return where the source of a Go module is, fetched if need be; by default Kubernetes'. Raises ``BuildError``."""
     try:
-        told = subprocess.run(["go", "mod", "download", "-json", MODULE], capture_output=True, text=True, check=False)
+        told = subprocess.run(["go", "mod", "download", "-json", module], capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise BuildError("there is no Go, which fetches Kubernetes' source") from None
+        raise BuildError(f"there is no Go, which fetches {module}") from None
     if told.returncode != 0:
-        raise BuildError(f"can't fetch {MODULE}: {told.stdout}{told.stderr}")
+        raise BuildError(f"can't fetch {module}: {told.stdout}{told.stderr}")
     return Path(json.loads(told.stdout)["Dir"])
 
 

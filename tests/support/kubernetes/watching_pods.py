@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.support.daemons.node import wait_until
-from tests.support.kubernetes.application_pods import PodVolume, application_pod
+from tests.support.kubernetes.application_pods import PodVolume, application_pod, claimed
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.release import MOUNTPOINT
 from tests.support.load.watching_pod import Watched, watching
@@ -15,31 +15,7 @@ _PATIENCE_SECONDS = 600.0
 _DATA = Path("/data")
 _TEAM = {"store": "checkpoints", "path": "team"}
 _INLINE = {"csi-store": _TEAM, "csi-workdir": {"workdir": "executor/watching", "slots": "true"}}
-_CLAIMED = [
-    {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": "team"},
-        "spec": {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteMany"],
-            "storageClassName": "",
-            "claimRef": {"namespace": "default", "name": "team"},
-            "csi": {"driver": "holdfast.csi", "volumeHandle": "team", "volumeAttributes": {**_TEAM, "path": "claimed"}},
-        },
-    },
-    {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "team"},
-        "spec": {
-            "accessModes": ["ReadWriteMany"],
-            "storageClassName": "",
-            "volumeName": "team",
-            "resources": {"requests": {"storage": "1Gi"}},
-        },
-    },
-]
+_CLAIMED = claimed("team", {**_TEAM, "path": "claimed"})
 
 
 class WatchingPods:
@@ -56,7 +32,7 @@ class WatchingPods:
         """Make those that have the mount by the driver: all of it, a directory of a store, a claim, a working directory."""
         self._cluster.kubectl.apply(_CLAIMED)
         self._start("csi-all", PodVolume.of_driver("all", MOUNTPOINT, {}), MOUNTPOINT / "checkpoints")
-        self._start("csi-claim", PodVolume("part", {"persistentVolumeClaim": {"claimName": "team"}}, _DATA), _DATA)
+        self._start("csi-claim", PodVolume.of_claim("part", _DATA, "team"), _DATA)
         for kind, attributes in _INLINE.items():
             self._start(kind, PodVolume.of_driver("part", _DATA, attributes), _DATA)
 
@@ -84,6 +60,11 @@ class WatchingPods:
         longest = max(book.longest_seconds(self._seen[name]) for name, book in self._books.items())
         self._seen = {name: len(book.lines) for name, book in self._books.items()}
         return longest
+
+    @property
+    def bound_by_the_driver(self) -> int:
+        """The number of those whose volume the driver has bound."""
+        return sum(name.startswith(f"{self._name}-csi-") for name in self._books)
 
     def errors(self) -> list[str]:
         """Return the errors of all, each kind once."""
