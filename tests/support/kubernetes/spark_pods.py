@@ -60,6 +60,7 @@ _SETTINGS = {
     "spark.executor.instances": "2",
     "spark.executor.cores": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # or the first executor to come gets all of the state
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
     "spark.kubernetes.submission.waitAppCompletion": "false",
 }
 
