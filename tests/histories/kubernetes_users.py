@@ -66,6 +66,7 @@ def main() -> int:
         release.wait_rolled_out()
         print(f"{_HEAD}\n|{'---|' * (_HEAD.count('|') - 1)}")
         cluster.kubectl.apply(claimed("team", _TEAM))
+        wait_for_kubernetes(lambda: cluster.kubectl.get("pvc", "team")["status"].get("phase") == "Bound")
         others = 0
         for number, (name, (volume, words, expected)) in enumerate(_VOLUMES.items()):
             told = _tried(cluster.kubectl, f"pod-{number}", volume, words)

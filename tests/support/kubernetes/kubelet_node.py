@@ -62,7 +62,7 @@ class KubeletNode:
 
     def start(self, access: Path, images: list[Path]) -> None:
         """Start containerd, give it images, and start kubelet with the file of its accesses."""
-        for name in ("mnt", "log", "lib", "cni"):
+        for name in ("mnt", "log", "lib", "cni", "proc"):
             (self.directory / name).mkdir(parents=True)
         self._write_files()
         self._namespaces.start()
@@ -75,6 +75,7 @@ class KubeletNode:
             self.does("mount", "--make-shared", at)
         for name in _SETTLED:
             self.does("mount", "--bind", str(self._settled(name)), f"/proc/sys/{name}")
+        self.does("mount", "-t", "proc", "proc", str(self.directory / "proc"))  # whole: user namespaces have none without it
         self._make_cgroups()
         self._starts("containerd", str(program("containerd")), "--config", str(self.directory / "containerd.toml"))
         socket = self.seen(Path("/run/containerd/containerd.sock"))
