@@ -26,7 +26,8 @@ _SHOWN = 300
 _TEAM = {"store": "checkpoints", "path": "team"}
 _WRITES = "id -u; cut -c 1-40 /proc/self/uid_map; touch {0}/new-$$; ls -ln {0}"
 _ASKS = "id -u; HOLDFAST_SOCKET=/data/pods.sock holdfast status --json | head -c 100"
-_IS_MAPPED, _ANSWERS, _IS_REFUSED, _DOES_NOT_START = "65536", '{"', "can't be had in a user namespace", "invalid argument"
+_IS_MAPPED, _ANSWERS, _HAS_NO_USER = "65536", '"mountpoint"', "Permission denied"
+_IS_REFUSED, _DOES_NOT_START = "can't be had in a user namespace", "invalid argument"
 _VOLUMES = {
     "none": (None, "id -u; cut -c 1-40 /proc/self/uid_map", _IS_MAPPED),
     "the node's /run/holdfast/pods": (PodVolume.of_node("it", RUN / "pods", at=_DATA), _ASKS, _ANSWERS),
@@ -39,10 +40,15 @@ _VOLUMES = {
     ),
     "`workdir`": (PodVolume.of_driver("it", _DATA, {"workdir": "executor/x"}), _WRITES.format(_DATA), _IS_REFUSED),
     "a claim": (PodVolume.of_claim("it", _DATA, "team"), _WRITES.format(_DATA), _DOES_NOT_START),
-    "the node's /mnt": (
+    "the node's mountpoint": (
+        PodVolume.of_node("it", MOUNTPOINT, at=_DATA),
+        _WRITES.format(f"{_DATA}/checkpoints"),
+        _DOES_NOT_START,
+    ),
+    "the directory above it": (
         PodVolume.of_node("it", MOUNTPOINT.parent, at=_DATA, mountPropagation="HostToContainer"),
         _WRITES.format(f"{_DATA}/holdfast/checkpoints"),
-        _DOES_NOT_START,
+        _HAS_NO_USER,
     ),
 }
 

@@ -61,6 +61,7 @@ _SETTINGS = {
     "spark.executor.cores": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # or the first executor to come gets all of the state
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
+    "spark.locality.wait": "60s",  # on a busy machine a task takes longer than Spark would wait for its place
     "spark.kubernetes.submission.waitAppCompletion": "false",
 }
 
@@ -117,6 +118,10 @@ class SparkPods:
         """Return the executors' pods that run."""
         found = self._cluster.kubectl.pods("spark-role=executor")
         return [pod for pod in found if pod["status"]["phase"] == "Running"]
+
+    def executors_nodes(self) -> list[str]:
+        """Return the nodes that these are on."""
+        return sorted(pod["spec"]["nodeName"] for pod in self.executors())
 
     def enters(self, batch: int) -> None:
         """Wait until this batch, or a later one, is computed and its result written."""
