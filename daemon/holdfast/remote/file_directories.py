@@ -55,11 +55,11 @@ def directory_below(root: str, directory: str, *, readable: bool = False) -> Ite
 
 
 def make_directories(root: str, directory: str) -> list[str]:
-    """Make what is missing of ``directory``; return the directories to be synced once a name has been added to it.
+    """Make what is missing of ``directory``; return the directories that have got a name by that, which is not synced.
 
     Raises ``OSError``: ``FileNotFoundError`` if another process removes a part meanwhile.
     """
-    changed = [directory]
+    changed: list[str] = []
     fd = os.open(root, _ROOT)
     try:
         above = ""

@@ -119,19 +119,20 @@ def write_file(place: Place, source: UploadSource, metadata: dict[str, str]) -> 
 def move_to_key(staged: Place, root: str, key: str, *, create_only: bool) -> None:
     """Move a staged file to its name, making directories as needed. Raises ``OSError``: ``FileExistsError`` if taken."""
     directory, _, name = key.rpartition("/")
-    changed = [directory]
+    above: list[str] = []
     for left in reversed(range(_MOST_ATTEMPTS)):
         sign_of_life()
         try:
-            with directory_below(root, directory) as directory_fd:
+            with directory_below(root, directory, readable=True) as directory_fd:
                 (_link if create_only else _rename)(staged, Place(directory_fd, name))
+                os.fsync(directory_fd)
             break
         except FileNotFoundError:  # a directory is missing, or was pruned since the last attempt
             if left == 0:
                 raise
         with suppress(FileNotFoundError):
-            changed = make_directories(root, directory)
-    sync_directories(root, changed)
+            above += make_directories(root, directory)
+    sync_directories(root, above)
 
 
 def _rename(staged: Place, target: Place) -> None:

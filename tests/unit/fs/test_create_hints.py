@@ -84,7 +84,7 @@ def test_a_writer_that_goes_on_asking_for_a_name_waits_for_another_one() -> None
     now = 1.1
     assert not is_creating(b"1")
     assert is_creating(b"2")
-    hints.answered_missing(b"a/offsets", b"1", 7)
+    hints.answered_missing(b"a/offsets", b"1", 7, was_asked=True)
     now = 5.0
     assert not is_creating(b"1")
 
@@ -97,9 +97,39 @@ def test_when_objects_appear_nobody_is_creating_until_it_creates_again() -> None
 
     hints.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
     hints.temporary_made(b"a/offsets", b".2.00000000-0000-0000-0000-000000000000.tmp", 7)
-    hints.answered_missing(b"a/offsets", b"3", 7)
+    hints.answered_missing(b"a/offsets", b"3", 7, was_asked=True)
     assert is_creating()
     hints.objects_appeared()
     assert not is_creating()
     hints.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
     assert is_creating()
+
+
+def test_the_answer_of_the_store_is_for_the_creation_that_looked_the_name_up() -> None:
+    now = 0.0
+    hints = CreateHints(clock=lambda: now)
+
+    def looked_up(thread: int, *, was_asked: bool = True) -> None:
+        hints.answered_missing(b"a", b"1", thread, was_asked=was_asked)
+
+    looked_up(7, was_asked=False)
+    assert not hints.was_just_asked(b"a", b"1", 7)
+    looked_up(7)
+    assert hints.was_just_asked(b"a", b"1", 7)
+    assert not hints.was_just_asked(b"a", b"1", 8), "it was another's"
+    assert not hints.was_just_asked(b"a", b"2", 7), "it was another name"
+    assert hints.is_creating(b"a", b"1", NameKind.REPLACEABLE, 7, 0.0)
+    assert not hints.was_just_asked(b"a", b"1", 7), "the later lookup did not ask the store"
+    looked_up(7)
+    looked_up(8)
+    assert not hints.was_just_asked(b"a", b"1", 7)
+    looked_up(7)
+    now = 0.1
+    assert not hints.was_just_asked(b"a", b"1", 7), "it was a while ago"
+
+
+def test_nothing_was_just_asked_once_the_store_got_objects_from_elsewhere() -> None:
+    hints = CreateHints(clock=lambda: 0.0)
+    hints.answered_missing(b"a", b"1", 7, was_asked=True)
+    hints.objects_appeared()
+    assert not hints.was_just_asked(b"a", b"1", 7)

@@ -67,7 +67,7 @@ class Creation:
         """
         new = self._name(directory, name, caller)
         if new.sends and (flags & os.O_EXCL or new.created_once):
-            await self._check_free(new)
+            await self._check_free(new, caller)
         return self._make_file(new, mode, flags, request, caller, attempt)
 
     def _make_file(self, name: Name, mode: int, flags: int, request: int, caller: Caller, attempt: Attempt) -> MadeFile:
@@ -102,9 +102,13 @@ class Creation:
                 self._guard.check_create(new, caller)
         return new
 
-    async def _check_free(self, name: Name) -> None:
-        """Ask the store whether it has the name. Raises ``WriteOnceError`` if so, and ``RemoteError``."""
-        if self._index.marks.is_whited_out(name.path):
+    async def _check_free(self, name: Name, caller: Caller) -> None:
+        """Ask the store whether it has the name, unless the kernel's lookup for this open(2) has just done so.
+
+        Raises ``WriteOnceError`` if it has, and ``RemoteError``.
+        """
+        was_asked = self._hints.was_just_asked(name.place.path, name.name, caller.pid)
+        if was_asked or self._index.marks.is_whited_out(name.path):
             return
         await before_waiting()
         await self._view.deletions_of(name.zone).settle(name.path)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import trio
 
+from holdfast.config import Durability
 from holdfast.errors import NameNotStorableError, RemoteUnavailableError
 from holdfast.fs.inodes import attributes
 from holdfast.fs.inodes.attributes import Stat
@@ -101,7 +102,8 @@ class Lookup:
         listing = self._view.listing(name.place)
         known = listing.object(name.name)
         if known is None and (is_removed or not listing.has_directory(name.name)):
-            self._hints.answered_missing(name.place.path, name.name, caller.pid)
+            is_sure = was_asked and name.zone.durability is Durability.COMMIT  # ``async`` goes on without the store
+            self._hints.answered_missing(name.place.path, name.name, caller.pid, was_asked=is_sure)
             return None
         return self.remote(name, known)
 

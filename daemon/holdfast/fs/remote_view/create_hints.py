@@ -16,6 +16,9 @@ Two more kinds of threads are often about to create a name and get no hint, beca
 that has just made the directory (it may read state that moved to another node and back), and a thread that has just created
 a file with an invented name in it (a pool of threads sends and fetches such files in turns).
 
+open(2) with O_CREAT makes the kernel look the name up before it creates it. If that lookup has just asked the store, an
+exclusive creation need not ask again (``was_just_asked``).
+
 A thread that created write-once names may also wait for a name that another node creates. It then asks for the same name
 again after a while; the store is asked in that case.
 The checkpoint formats define temporary names and logs.
@@ -75,6 +78,7 @@ class CreateHints:
         self._drivers: _Recent[bytes] = _Recent(clock)
         self._missing: _Recent[tuple[bytes, bytes]] = _Recent(clock)
         self._asked: _Recent[tuple[bytes, bytes]] = _Recent(clock)
+        self._just_asked: _Recent[tuple[bytes, bytes]] = _Recent(clock)
 
     def temporary_made(self, directory: bytes, name: bytes, thread: int) -> None:
         """Note that ``thread`` created the temporary file ``name``."""
@@ -102,19 +106,28 @@ class CreateHints:
 
     def objects_appeared(self) -> None:
         """Drop all hints: the store got objects that no thread here has created, so creators must prove themselves again."""
-        for recent in (self._temporaries, self._authors, self._drivers, self._missing, self._asked):
+        for recent in (self._temporaries, self._authors, self._drivers, self._missing, self._asked, self._just_asked):
             recent.clear()
 
-    def answered_missing(self, directory: bytes, name: bytes, thread: int) -> None:
-        """Note that ``thread`` got the answer that ``name`` does not exist, straight from the store."""
+    def answered_missing(self, directory: bytes, name: bytes, thread: int, *, was_asked: bool) -> None:
+        """Note that ``thread`` got the answer that ``name`` does not exist; the store ``was_asked`` in this lookup."""
         self._missing.note((directory, name), thread)
+        if was_asked:
+            self._just_asked.note((directory, name), thread)
+
+    def was_just_asked(self, directory: bytes, name: bytes, thread: int) -> bool:
+        """Say whether the last lookup of ``name``, by ``thread`` a moment ago, has asked the store, which does not have it.
+
+        A later lookup that did not ask the store takes that back: it is the one that belongs to a creation after it.
+        """
+        return self._just_asked.is_recent((directory, name), thread, _MISSING_SECONDS)
 
     def is_creating(self, directory: bytes, name: bytes, kind: NameKind, thread: int, listing_age_seconds: float) -> bool:
         """Say whether ``thread`` looks up ``name`` because it is about to create it.
 
         ``listing_age_seconds`` is the age of the directory's listing; infinite if it was never listed.
         """
-        return (
+        is_creating = (
             self._temporaries.is_recent((directory, name), thread, _TEMPORARY_SECONDS)
             or self._missing.is_recent((directory, name), thread, _MISSING_SECONDS)
             or (
@@ -122,6 +135,9 @@ class CreateHints:
                 and self._is_not_polling(directory, name, thread)
             )
         )
+        if is_creating:
+            self._just_asked.forget((directory, name))
+        return is_creating
 
     def _is_creator(self, directory: bytes, kind: NameKind, thread: int, listing_age_seconds: float) -> bool:
         if self._authors.is_recent((directory, kind), thread, kind.policy.creator_seconds):
