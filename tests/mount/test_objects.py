@@ -253,6 +253,22 @@ def test_a_write_once_name_refuses_links_truncation_and_renames_over_it(node: No
     assert (directory / "3").read_bytes() == b"three"
 
 
+def test_an_exclusive_creation_asks_the_store_once(node: Node, remote_files: Path) -> None:
+    def asked() -> int:
+        return node.requests().get("HEAD", 0) + node.requests().get("LIST", 0)
+
+    directory = node.checkpoints / "new"
+    directory.mkdir()
+    before = asked()
+    for number in range(3):
+        (directory / f"{number}").open("xb").close()
+    assert asked() == before + 3
+    assert not (directory / "other").exists()
+    (remote_files / "new/other").write_bytes(b"of another node")
+    with pytest.raises(FileExistsError):
+        (directory / "other").open("xb")
+
+
 @pytest.mark.promise("write-once-again")
 def test_a_write_once_name_may_be_created_anew_after_an_unlink(node: Node, remote_files: Path) -> None:
     directory = node.checkpoints / "query/offsets"
