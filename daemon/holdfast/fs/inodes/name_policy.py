@@ -68,13 +68,21 @@ class NamePolicy:
         """Say whether readers of a node ask for its attributes all the time."""
         for directory, names in node.names_by_directory().items():
             place = self._directories.place(directory)
-            if place.zone.sends and any(self.at(place, name).policy.polled_while_read for name in names):
+            if place.zone.sends and self._any_polled(place, names):
+                return True
+        return False
+
+    # every open asks these two, and a generator takes longer than what it calls
+
+    def _any_polled(self, place: ZonePath, names: Sequence[bytes]) -> bool:
+        for name in names:  # noqa: SIM110
+            if ZoneName(place, name, self._names).policy.polled_while_read:
                 return True
         return False
 
     def _any_sent(self, place: ZonePath, names: Sequence[bytes]) -> bool:
         """Say whether any file at these names in the directory at ``place`` is, or will become, an object."""
-        for name in names:  # noqa: SIM110 every open asks this, and a generator takes longer than what it calls
+        for name in names:  # noqa: SIM110
             if ZoneName(place, name, self._names).sends:
                 return True
         return False

@@ -21,6 +21,8 @@ def read_ahead(name: bytes) -> ReadAhead | None:
     """Return what an open of a file of this name, without its directory, leads to."""
     if name == b"metadata":
         return _LOGS
+    if not name.endswith(b".zip"):  # every open asks, and nearly all are of other names
+        return None
     entry = parse_spark(_ANY_STORE + name)
     is_snapshot = isinstance(entry, SparkName) and entry.kind is SparkKind.ZIP and not entry.layers
     return _SHARED_FILES if is_snapshot else None
