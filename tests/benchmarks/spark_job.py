@@ -28,6 +28,7 @@ from pyspark.sql.streaming.listener import (
 from holdfast_spark import state_settings
 from holdfast_spark.pipeline import flights
 from holdfast_spark.pipeline.local import stay_on_this_machine
+from holdfast_spark.placement import place_state
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -51,6 +52,8 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
     watcher = _Watcher()
     spark.streams.addListener(watcher)
+    if options.socket is not None:
+        place_state(spark, options.socket)  # as ``configure`` does
     _say(ready=True)
     sys.stdin.readline()
     writer = _query(spark, options).outputMode("update").trigger(processingTime="0 seconds")
@@ -103,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--query", choices=["flights", "keys"], required=True)
     for name in ("local", "input", "output"):
         parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--socket", type=Path)
     parser.add_argument("--checkpoint", required=True, metavar="URL")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE")
     return parser

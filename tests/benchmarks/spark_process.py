@@ -25,12 +25,14 @@ class Place:
     """Where one side keeps its state. ``checkpoint`` is a URL.
 
     ``backing``: the checkpoint's directory on the plain disk, None if it is not on this node. ``settings`` are Spark's.
+    ``socket``: that of the daemon that serves it, None if there is none.
     """
 
     local: Path
     checkpoint: str
     backing: Path | None
     settings: Mapping[str, str] = field(default_factory=dict)
+    socket: Path | None = None
 
 
 def written_bytes(processes: Iterable[int | None]) -> int:
@@ -67,6 +69,8 @@ class Job:
         (directory / "input").mkdir(exist_ok=True)
         paths = {"input": directory / "input", "output": directory / "output"}
         paths |= {"local": self.place.local}
+        if self.place.socket is not None:
+            paths |= {"socket": self.place.socket}
         options = [f"--{name}={path}" for name, path in paths.items()] + [f"--checkpoint={self.place.checkpoint}"]
         options += [f"--conf={key}={value}" for key, value in self.place.settings.items()]
         with (directory / "log").open("ab") as log:

@@ -89,7 +89,7 @@ class Mount:
         checkpoint = node.checkpoints / name
         links = linking_settings(str(node.mountpoint), ["checkpoints", "blobs"]) if self._links else {}
         local = node.work / "spark_1" / "tmp" / name
-        return Place(local, f"file://{checkpoint}", node.backing(checkpoint), links)
+        return Place(local, f"file://{checkpoint}", node.backing(checkpoint), links, node.socket)
 
     def remove(self, place: Place) -> None:
         """Remove what the job has kept."""

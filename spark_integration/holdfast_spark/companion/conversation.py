@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,6 +18,7 @@ from holdfast.errors import HoldfastError
 from holdfast_spark.batch_queue import BatchQueue
 from holdfast_spark.companion.jvm import JvmDriver
 from holdfast_spark.companion.lines import fields_of
+from holdfast_spark.placement.local_state import LocalState
 from holdfast_spark.placement.query_events import QueryEvents
 from holdfast_spark.placement.steering import Steering
 from holdfast_spark.second_driver_errors import SecondDriverErrors
@@ -41,7 +43,7 @@ class Conversation:
     def __init__(self, output: BinaryIO) -> None:
         self._jvm = JvmDriver(output)
         self._places = False
-        self._events = QueryEvents(Steering(self._jvm, _holdings, _not_ahead))
+        self._events = QueryEvents(Steering(self._jvm, partial(_holdings, all_nodes=True), _not_ahead))
         self._reports = BatchQueue(_report)
         self._errors = SecondDriverErrors(sys.stderr)
         self._acts: Mapping[str, Callable[..., None]] = {
@@ -67,6 +69,8 @@ class Conversation:
     def _hello(self, application: str, pid: str, is_local: str, held: str) -> None:
         """Acquire the directory for the JVM, if it does not hold one. On ``local[…]`` there is nothing to place."""
         self._places = is_local != "true"
+        if not self._places:
+            self._events = QueryEvents(LocalState(self._jvm, partial(_holdings, all_nodes=False)))
         self._in_thread(lambda: self._jvm.send("directory", held or _directory(application, int(pid))))
 
     def _started(self, query_id: str, run_id: str, name: str) -> None:
@@ -74,8 +78,9 @@ class Conversation:
         self._errors.started(run_id, name or None)
         if not self._places:
             self._jvm.send(run_id, "")
-            return
         placing = self._events.started(query_id, run_id)
+        if not self._places:
+            return
 
         def tell() -> None:
             placing.join()
@@ -117,9 +122,9 @@ def _directory(application: str, pid: int) -> str:
         return ""
 
 
-def _holdings(path: str) -> HoldingsReply:
+def _holdings(path: str, *, all_nodes: bool) -> HoldingsReply:
     with ControlClient(socket_path()) as daemon:
-        return daemon.holdings(path, all_nodes=True)
+        return daemon.holdings(path, all_nodes=all_nodes)
 
 
 def _report(report: BatchReport) -> None:

@@ -31,32 +31,39 @@ _log = logging.getLogger("holdfast.placement")
 def place_state(spark: SparkSession, socket: Path | str) -> bool:
     """Let the streaming queries of this session run their partitions where their state is; return whether that is possible.
 
-    It is not with Spark Connect, where the driver's JVM is elsewhere, and there is nothing to place on ``local[…]``. Where
-    the plugin of ``holdfast-spark.jar`` is in the JVM, it does this already.
+    It is not with Spark Connect, where the driver's JVM is elsewhere. On ``local[…]`` there is nothing to place: if the node
+    has nothing of a query's state, all of it is fetched from the query's start on. Where the plugin of
+    ``holdfast-spark.jar`` is in the JVM, it does this already.
     ``socket`` is the daemon's. Faults are logged (``holdfast.placement``), and change nothing for the queries.
     """
-    if not hasattr(spark, "_jsparkSession") or (spark.sparkContext.master or "").split("[")[0] == "local":
+    if not hasattr(spark, "_jsparkSession"):
         return False
+    is_local = (spark.sparkContext.master or "").split("[")[0] == "local"
     if plugin_works(spark):
-        return True
+        return not is_local
     from holdfast_spark.placement.cluster import Cluster
     from holdfast_spark.placement.fetch_ahead import fetch_ahead
     from holdfast_spark.placement.listener import PlacementListener
+    from holdfast_spark.placement.local_state import LocalState
     from holdfast_spark.placement.query_events import QueryEvents
     from holdfast_spark.placement.steering import Steering
 
     cluster = Cluster(spark)
-    events = QueryEvents(Steering(cluster, partial(_ask, socket), partial(fetch_ahead, spark)))
-    threading.Thread(target=_follow_losses, args=(cluster, events), name="holdfast-placement", daemon=True).start()
-    listener = PlacementListener(events)
+    if is_local:
+        events = QueryEvents(LocalState(cluster, partial(_ask, socket, all_nodes=False)))
+        listener = PlacementListener(events, holds_up_seconds=0.0)
+    else:
+        events = QueryEvents(Steering(cluster, partial(_ask, socket, all_nodes=True), partial(fetch_ahead, spark)))
+        threading.Thread(target=_follow_losses, args=(cluster, events), name="holdfast-placement", daemon=True).start()
+        listener = PlacementListener(events)
     spark.streams.addListener(listener)
     atexit.register(_removed, spark, listener)  # Spark would call a Python that is gone, and log that
-    return True
+    return not is_local
 
 
-def _ask(socket: Path | str, path: str) -> HoldingsReply:
+def _ask(socket: Path | str, path: str, *, all_nodes: bool) -> HoldingsReply:
     with ControlClient(socket) as daemon:
-        return daemon.holdings(path, all_nodes=True)
+        return daemon.holdings(path, all_nodes=all_nodes)
 
 
 def _removed(spark: SparkSession, listener: StreamingQueryListener) -> None:

@@ -52,6 +52,22 @@ def on_hosts(spark: SparkSession, items: Sequence[tuple[object, str]]) -> RDD[An
 
 def read_state(location: Path, partition: int) -> int:
     """Read the files that a query at ``location`` starts from, of one partition of all operators; return their bytes."""
+    with ThreadPoolExecutor(_PARALLEL) as threads:
+        return sum(threads.map(_bytes_of, files_to_read(location, partition)))
+
+
+def begin_fetch(location: Path, partition: int) -> None:
+    """Let the daemon begin to fetch these files; return when all have begun. It goes on by itself."""
+    with ThreadPoolExecutor(_PARALLEL) as threads:
+        for _ in threads.map(_opened, files_to_read(location, partition)):
+            pass
+
+
+def files_to_read(location: Path, partition: int) -> list[Path]:
+    """Return the files that a query at ``location`` starts from, of one partition of all operators.
+
+    Snapshots are opened for that: the daemon fetches what they name.
+    """
     layout = FORMATS.locations[0]
     commits = (layout.state_of(b"commits/" + file.name.encode()) for file in (location / "commits").iterdir())
     version = max((each.version for each in commits if isinstance(each, FinishedBatch)), default=0)
@@ -64,8 +80,7 @@ def read_state(location: Path, partition: int) -> int:
     needed = examined(
         Examination(layout.state_to_read(b"", listing, version)), lambda name: (location / name.decode()).open("rb")
     )
-    with ThreadPoolExecutor(_PARALLEL) as threads:
-        return sum(threads.map(_bytes_of, [location / name.decode() for name in needed]))
+    return [location / name.decode() for name in needed]
 
 
 def _read(wishes: Iterator[tuple[str, tuple[int, ...]]]) -> Iterator[int]:
@@ -80,3 +95,8 @@ def _bytes_of(file: Path) -> int:
         while chunk := stream.read(_CHUNK_BYTES):
             read += len(chunk)
     return read
+
+
+def _opened(file: Path) -> None:
+    with file.open("rb"):
+        return

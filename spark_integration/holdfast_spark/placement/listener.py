@@ -10,14 +10,15 @@ from holdfast_spark.placement.query_events import HOLDS_UP_SECONDS, QueryEvents
 
 
 class PlacementListener(StreamingQueryListener):
-    """Passes on to ``events`` what Spark tells."""
+    """Passes on to ``events`` what Spark tells. A start is held up for ``holds_up_seconds`` at most."""
 
-    def __init__(self, events: QueryEvents) -> None:
+    def __init__(self, events: QueryEvents, holds_up_seconds: float = HOLDS_UP_SECONDS) -> None:
         self._events = events
+        self._holds_up_seconds = holds_up_seconds
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 Spark's name
-        """Place the query's partitions, within a second."""
-        self._events.started(str(event.id), str(event.runId)).join(HOLDS_UP_SECONDS)
+        """Place the query's partitions."""
+        self._events.started(str(event.id), str(event.runId)).join(self._holds_up_seconds)
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 Spark's name
         """See whether executors have come or gone."""

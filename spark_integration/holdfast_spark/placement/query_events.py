@@ -15,6 +15,7 @@ from functools import partial
 
 from holdfast.control.client import RefusedError
 from holdfast_spark.placement.driver import reason
+from holdfast_spark.placement.local_state import LocalState
 from holdfast_spark.placement.steering import Steering
 
 HOLDS_UP_SECONDS = 0.9
@@ -26,7 +27,7 @@ _log = logging.getLogger("holdfast.placement")
 class QueryEvents:
     """Lets ``steering`` do its work, in threads of its own."""
 
-    def __init__(self, steering: Steering) -> None:
+    def __init__(self, steering: Steering | LocalState) -> None:
         self._steering = steering
         self._looking: threading.Thread | None = None
         self._next_look = 0.0

@@ -57,11 +57,14 @@ class ScriptedJvm:
                 number, question, *rest = about
                 self.say("answer", number, *self._answer(question, rest))
 
+    def answer_one(self) -> None:
+        kind, number, question, *about = fields_of(self._said.readline().decode().rstrip("\n"))
+        assert kind == "ask"
+        self.say("answer", number, *self._answer(question, about))
+
     def answer_until_told(self, count: int) -> None:
         while len(self.told) < count:
-            kind, number, question, *about = fields_of(self._said.readline().decode().rstrip("\n"))
-            assert kind == "ask"
-            self.say("answer", number, *self._answer(question, about))
+            self.answer_one()
 
     def end(self) -> None:
         self._saying.close()
@@ -90,7 +93,7 @@ def jvm(tmp_path: Path) -> Iterator[ScriptedJvm]:
 def reports(monkeypatch: pytest.MonkeyPatch) -> list[BatchReport]:
     sent: list[BatchReport] = []
     monkeypatch.setattr(conversation, "_report", sent.append)
-    monkeypatch.setattr(conversation, "_holdings", lambda path: HoldingsReply(nodes=[]))
+    monkeypatch.setattr(conversation, "_holdings", lambda path, all_nodes: HoldingsReply(nodes=[]))
     return sent
 
 
@@ -126,13 +129,29 @@ def test_a_query_is_placed_and_reported_as_pysparks_are(
     assert [(each.query, each.batch) for each in reports] == [("q", -1), ("q", 7)]
 
 
-def test_on_one_machine_nothing_is_asked_and_no_start_waits(jvm: ScriptedJvm, reports: list[BatchReport]) -> None:
+def test_on_one_machine_nothing_is_placed_and_no_start_waits(
+    jvm: ScriptedJvm, reports: list[BatchReport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, bool]] = []
+    is_asked = threading.Event()
+
+    def holdings(path: str, *, all_nodes: bool) -> HoldingsReply:
+        asked.append((path, all_nodes))
+        is_asked.set()
+        return HoldingsReply(nodes=[])
+
+    monkeypatch.setattr(conversation, "_holdings", holdings)
+    holding = threading.Thread(target=Conversation(jvm.output).hold, args=(jvm.input,))
+    holding.start()
     jvm.say("hello", "a job", "1", "true", "/held/before")
     jvm.say("of which only a newer companion knows", "a job")
     jvm.say("started", "q", "run", "counts")
-    jvm.end()
-    Conversation(jvm.output).hold(jvm.input)
     assert jvm.answer_until("run") == ""
+    jvm.answer_one()
+    assert is_asked.wait(60)
+    jvm.end()
+    holding.join(60)
+    assert asked == [(str(jvm.location), False)], "whether this node has any of the query's state"
     assert jvm.told == []
     assert [each.query for each in reports] == ["counts"]
 
