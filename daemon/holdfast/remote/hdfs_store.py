@@ -313,7 +313,7 @@ class HdfsStore(RemoteStore):
         except DeniedError:
             if self._is_below_file(path):
                 raise ObjectMissingError(f"{what}: no such object") from None
-            raise
+        return self._status_at(what, path)  # a file above may have gone just now, and been the reason
 
     def _status_at(self, what: str, path: str) -> _Status:
         return self._client.ask(what, "GET", path, "GETFILESTATUS", _OneStatus).file_status
