@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holdfast.control.client import ControlClient
@@ -14,7 +14,7 @@ from tests.cluster.disks import Disk
 from tests.cluster.links import Link
 from tests.cluster.namespaces import Identity, Namespaces, kill_process
 from tests.cluster.plans import Accounts
-from tests.cluster.settings import CONTROL_SOCKET, MOUNTPOINT, Settings
+from tests.cluster.settings import CONFIGURATION, CONTROL_SOCKET, MOUNTPOINT, Settings
 from tests.cluster.spark_daemons import EXECUTOR, WORKER, Worker
 from tests.support.daemons.node import wait_until
 
@@ -60,16 +60,27 @@ class ClusterNode:
         self._home.mkdir(parents=True, exist_ok=True)
         os.chown(self._home, accounts.uid, accounts.gid)
         self.link.open()
-        options = {**self._around.store_options, "endpoint": self.link.endpoint}
         files = {
-            "/etc/holdfast/holdfast.toml": plans.daemon_configuration(
-                self._settings, accounts, self.disk.path / "store", self._around.urls, options
-            ),
+            str(CONFIGURATION): self._daemon_configuration(),
             str(plans.CONF / "spark-defaults.conf"): plans.spark_defaults(self._settings, self._around.master_url),
         }
         plan = plans.plan(self.name, self.address, self._settings, accounts, files, self.disk.path, self.disk.image)
         self._namespaces = Namespaces(plan, self.directory / "first-process.log")
         self._namespaces.start()
+
+    def _daemon_configuration(self) -> tuple[str, int]:
+        options = {**self._around.store_options, "endpoint": self.link.endpoint}
+        store = self.disk.path / "store"
+        return plans.daemon_configuration(self._settings, self._around.accounts, store, self._around.urls, options)
+
+    def set_options(self, options: tuple[tuple[str, str], ...]) -> None:
+        """Configure the daemon with these ``Settings.options`` from now on; one that runs reads them at once."""
+        self._settings = replace(self._settings, options=options)
+        if self.lives:
+            text, _ = self._daemon_configuration()
+            self.seen_from_outside(CONFIGURATION).write_text(text)
+            with self.client() as client:
+                client.reload()
 
     def mount(self) -> None:
         """Start the daemon, under its supervisor; return when the mount answers. Raises ``CalledProcessError``."""

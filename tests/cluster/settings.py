@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 MOUNTPOINT = Path("/run/mnt/holdfast")
 """The same on every node, and nothing outside of them: ``/run`` is a node's own."""
 CONTROL_SOCKET = Path("/run/holdfast/control.sock")
+CONFIGURATION = Path("/etc/holdfast/holdfast.toml")
 TOOLS = PurePosixPath("/run/cluster")
 """Where a node sees this checkout and its Python, which may be where only root may look."""
 MASTER = "127.0.0.10"

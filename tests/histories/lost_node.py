@@ -1,11 +1,14 @@
-"""``./run python -m tests.histories.lost_node``: a node is lost with its disk in mid-batch, or only its executor, by turns.
+"""``./run python -m tests.histories.lost_node``: a node is lost with its disk in mid-batch, with and without standby copies.
 
 A query's state is built on some nodes with a core each. Then one driver goes on with small batches. In each turn the tasks
-of a batch are held up in their stage with state; then the last node loses its executor (its daemon and disk are kept), or
-its power and its disk, and the tasks go on. After each turn all comes back, until state and standby copies are as before.
+of a batch are held up in their stage with state; then a node loses its executor (its daemon and disk are kept), or its power
+and its disk, or nothing, and the tasks go on. After each turn all comes back, until state and standby copies are as before.
+The first turns, each with another node, are without standby copies, which are switched on after them.
+
 Prints a row for each turn: the time from there to the batch's end, the time of the next batch, and what the other nodes
-have fetched in the two, without what standbys fetch. Exits with 1 if a lost node cost more than 2 % of its state, or the
-medians of the times are more than 1.15 of those with the node kept. Only on a quiet machine do the times count.
+have fetched in the two, without what standbys fetch. Exits with 1 if a node that had standby copies cost more than 2 % of
+its state, or the medians of the times are more than 1.15 of those with a node that was kept. Only on a quiet machine do the
+times count.
 """
 
 from __future__ import annotations
@@ -16,10 +19,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +35,12 @@ from tests.support.daemons.node import wait_until
 
 _PARTITIONS_A_NODE = 4
 _ROWS, _ROW_BYTES = 24, 50_000
-_EVERY_SECONDS = 20
 _MOST_FETCHED, _MOST_RATIO = 0.02, 1.15
 _PATIENCE_SECONDS = 600.0
-_TURNS = ("kept", "lost")
+_WITHOUT, _KEPT, _EXECUTOR, _LOST = "lost, without standby copies", "kept", "executor lost", "lost"
+_WITH = (_KEPT, _EXECUTOR, _LOST)
+_NO_STANDBYS = tuple((key, "0" if key.endswith("standbys") else value) for key, value in STANDBYS)
+_FASTER = (("holdings.interval_seconds", "0.2"),)
 _HEAD = "| node | held up batch ends after | next batch | fetched | of the node's state |"
 
 
@@ -72,13 +76,13 @@ class Follower:
 
     @classmethod
     @contextmanager
-    def running(cls, cluster: Cluster, kind: str) -> Iterator[Follower]:
-        """Run a driver on the first node; it ends with the block."""
+    def running(cls, cluster: Cluster, kind: str, every_seconds: float) -> Iterator[Follower]:
+        """Run a driver on the first node, which begins a batch every so many seconds; it ends with the block."""
         directory = cluster.shared / "follow"
         directory.mkdir()
         directory.chmod(0o777)
         job = ("--kind", kind, "--rows", str(_ROWS), "--row-bytes", str(_ROW_BYTES), "--follow", str(directory))
-        words = command(NAME, *job, "--every", str(_EVERY_SECONDS), executors=len(cluster.nodes))
+        words = command(NAME, *job, "--every", str(every_seconds), executors=len(cluster.nodes))
         output, errors = cluster.directory / "follow.out", cluster.directory / "follow.err"
         with output.open("w") as out, errors.open("w") as err:
             process = subprocess.Popen(cluster.nodes[0].command(*words), stdout=out, stderr=err, text=True)
@@ -121,45 +125,62 @@ def main() -> int:
         away_seconds=options.delay / 2000,
         worker_memory="2g",
         bytes_per_second=options.bandwidth * 125_000,
-        options=(("holdings.interval_seconds", "0.2"), *(() if options.without else STANDBYS)),
+        options=(*_FASTER, *_NO_STANDBYS),
     )
+    turns: dict[str, list[Turn]] = {kind: [] for kind in (_WITHOUT, *_WITH)}
     with Cluster.running(options.directory, settings) as cluster:
         build(cluster, options.kind, options.size)
-        turns = []
-        with Follower.running(cluster, options.kind) as follower:
+        with Follower.running(cluster, options.kind, options.every) as follower:
             follower.wait_for(2)
             print(f"{_HEAD}\n|{'---|' * (_HEAD.count('|') - 1)}", flush=True)
+            for node in cluster.nodes[: -1 - options.without : -1]:
+                _take(turns[_WITHOUT], _turn(cluster, follower, _WITHOUT, node))
+            for node in cluster.nodes:
+                node.set_options((*_FASTER, *STANDBYS))
             for _ in range(options.turns):
-                for kind in _TURNS:
-                    turns.append(_turn(cluster, follower, kind, standbys=not options.without))
-                    print(turns[-1].row(), flush=True)
-    kept, lost = ([turn for turn in turns if turn.kind == kind] for kind in _TURNS)
-    ratios = [
-        statistics.median(seconds(turn) for turn in lost) / statistics.median(seconds(turn) for turn in kept)
-        for seconds in (attrgetter("ended_seconds"), attrgetter("next_seconds"))
-    ]
-    print(f"\nlost to kept: {ratios[0]:.2f} (held up batch), {ratios[1]:.2f} (next batch)", flush=True)
-    return 0 if max(ratios) <= _MOST_RATIO and all(turn.part <= _MOST_FETCHED for turn in lost) else 1
+                for kind in _WITH:
+                    _take(turns[kind], _turn(cluster, follower, kind, cluster.nodes[-1]))
+    return _judged(turns)
 
 
-def _turn(cluster: Cluster, follower: Follower, kind: str, *, standbys: bool) -> Turn:
-    node = cluster.nodes[-1]
-    wait_until(lambda: _is_at_home(cluster, standbys=standbys), seconds=_PATIENCE_SECONDS)
+def _take(turns: list[Turn], turn: Turn) -> None:
+    turns.append(turn)
+    print(turn.row(), flush=True)
+
+
+def _judged(turns: Mapping[str, Sequence[Turn]]) -> int:
+    """Print the medians; return the exit status."""
+    ended = {kind: statistics.median(turn.ended_seconds for turn in each) for kind, each in turns.items() if each}
+    following = {kind: statistics.median(turn.next_seconds for turn in each) for kind, each in turns.items() if each}
+    for kind in ended:
+        print(
+            f"{kind}: held up batch {ended[kind]:.1f} s, {ended[kind] / ended[_EXECUTOR]:.2f} of executor lost; "
+            f"next batch {following[kind]:.1f} s, {following[kind] / following[_KEPT]:.2f} of kept; "
+            f"fetched {max(turn.part for turn in turns[kind]):.1%} at most",
+            flush=True,
+        )
+    ratios = ended[_LOST] / ended[_EXECUTOR], following[_LOST] / following[_KEPT]
+    return 0 if max(ratios) <= _MOST_RATIO and all(turn.part <= _MOST_FETCHED for turn in turns[_LOST]) else 1
+
+
+def _turn(cluster: Cluster, follower: Follower, kind: str, node: ClusterNode) -> Turn:
+    wait_until(lambda: _is_at_home(cluster, standbys=kind != _WITHOUT), seconds=_PATIENCE_SECONDS)
     share_bytes = sum(_own(node).values())
     follower.hold_up()
     before = _fetched_by_others(cluster, node)
     count = len(follower.batches())
-    if kind == "lost":
+    is_lost = kind in (_LOST, _WITHOUT)
+    if is_lost:
         node.kill()
         node.lose_disk()
-    else:
+    elif kind == _EXECUTOR:
         node.kill_executors()
     began = time.time()
     follower.go_on()
     follower.wait_for(count + 2)
     held_up, following = follower.batches()[count : count + 2]
     fetched_bytes = _fetched_by_others(cluster, node) - before
-    if kind == "lost":
+    if is_lost:
         node.start()
         node.wait_for_worker()
     return Turn(kind, held_up["at"] - began, following["seconds"], fetched_bytes, share_bytes)
@@ -196,8 +217,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--size", type=ByteSize.parse, default=ByteSize(540 * 10**6), help="of the state (default 515 MiB)")
     parser.add_argument("--nodes", type=int, default=3)
-    parser.add_argument("--turns", type=int, default=3, help="of each kind (default 3)")
-    parser.add_argument("--without", action="store_true", help="without standby copies")
+    parser.add_argument("--turns", type=int, default=3, help="of each kind with standby copies (default 3)")
+    parser.add_argument("--without", type=int, default=2, metavar="TURNS", help="without standby copies (default 2)")
+    parser.add_argument("--every", type=float, default=20.0, metavar="SECONDS", help="at which batches begin (default 20)")
     parser.add_argument("--bandwidth", type=int, default=1000, metavar="MBIT/S", help="of each node's line (default 1000)")
     parser.add_argument("--delay", type=float, default=30.0, metavar="MS", help="the store's round trip (default 30)")
     parser.add_argument("--directory", type=Path, default=Path("/var/tmp"))

@@ -1,6 +1,6 @@
 """The assignment of partitions to nodes: each goes to a node that holds its state, newest and most first. Where the node
 that worked with a partition is gone, that is its standby. A standby that has its fill of partitions hands one of them on to
-that one's own standby.
+that one's own standby, which may have to do the same.
 
 No node gets much more than its share. Pure. A node's share of the partitions is by its cores. It gets at most a quarter
 more, rounded to whole partitions, and at least a quarter less: a node that has just come holds nothing, and would get
@@ -14,7 +14,8 @@ one task works on both, and could not be on two nodes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -102,12 +103,12 @@ def _place_held(
         holders = {name: each for name, each in held.get(partition, {}).items() if name in nodes}
         order = _in_order(holders, current.get(partition))
         wishes.append((current.get(partition) not in nodes, -_most_bytes(holders), partition, order))
-    left = []
+    left, stuck = [], set[str]()
     for _, _, partition, order in sorted(wishes):
         known = [nodes[name] for name in order if name in nodes]
         node = next((node for node in known if node.load < node.most), None)
         finds_all = node is not None and _has_all(held.get(partition, {}), node.name)
-        if known and node is not known[0] and not finds_all and _place_by_swap(nodes, partition, held):
+        if known and node is not known[0] and not finds_all and _place_by_moves(nodes, partition, held, stuck):
             continue
         if node is None:
             left.append(partition)
@@ -116,33 +117,55 @@ def _place_held(
     return sorted(left)
 
 
-def _place_by_swap(nodes: Mapping[str, _Node], partition: int, held: Mapping[int, Holders]) -> bool:
-    """Place a partition at its standby, which is full, if another one can move from there to a standby of its own.
+def _place_by_moves(nodes: Mapping[str, _Node], partition: int, held: Mapping[int, Holders], stuck: set[str]) -> bool:
+    """Place a partition at its standby, which is full, if others can move on from there, each to a standby of its own.
 
-    Both move then, and neither is fetched.
+    All of them move then, and nothing is fetched. ``stuck`` are nodes from which nothing can move on; more are noted.
     """
-    swap = next(_swaps(nodes, partition, held), None)
-    if swap is None:
-        return False
-    full, moved, free = swap
-    full.partitions.remove(moved)
-    full.partitions.append(partition)
-    free.partitions.append(moved)
-    return True
+    moves = _moves_to(nodes, partition, held, stuck)
+    for moved, giver, taker in moves:
+        if giver is not None:
+            giver.partitions.remove(moved)
+        taker.partitions.append(moved)
+    return bool(moves)
 
 
-def _swaps(nodes: Mapping[str, _Node], partition: int, held: Mapping[int, Holders]) -> Iterator[tuple[_Node, int, _Node]]:
-    """Yield standbys of a partition, each with a partition that may move from there, and that one's standby with room.
+class _Move(NamedTuple):
+    """A partition that goes to another node; ``giver`` is None if it has none yet."""
 
-    The smallest move first.
+    partition: int
+    giver: _Node | None
+    taker: _Node
+
+
+def _moves_to(nodes: Mapping[str, _Node], partition: int, held: Mapping[int, Holders], stuck: set[str]) -> list[_Move]:
+    """Return the fewest moves that bring a partition to a standby, the last of them to a node with room; of equals, small
+    partitions. Empty if there are none.
+
+    A node that is full, and from which no such moves lead on, never gets any later: room only becomes less.
     """
-    for full in _standbys(nodes, held.get(partition, {})):
+    reached: dict[str, _Move] = {}
+    ways = deque(_Move(partition, None, node) for node in _standbys(nodes, held.get(partition, {})))
+    while ways:
+        move = ways.popleft()
+        full = move.taker
+        if full.name in reached or full.name in stuck:
+            continue
+        reached[full.name] = move
         if full.load < full.most:
-            continue  # it was not preferred
+            return _way_to(move, reached)
         for moved in sorted(full.partitions, key=lambda each: (_most_bytes(held.get(each, {})), each)):
-            for free in _standbys(nodes, held.get(moved, {})):
-                if free.load < free.most:
-                    yield full, moved, free
+            ways.extend(_Move(moved, full, node) for node in _standbys(nodes, held.get(moved, {})) if node is not full)
+    stuck.update(reached)
+    return []
+
+
+def _way_to(last: _Move, reached: Mapping[str, _Move]) -> list[_Move]:
+    """Return the moves up to the last one, the first one last: so each node has room when it gets something."""
+    moves = [last]
+    while moves[-1].giver is not None:
+        moves.append(reached[moves[-1].giver.name])
+    return moves
 
 
 def _standbys(nodes: Mapping[str, _Node], holders: Holders) -> list[_Node]:

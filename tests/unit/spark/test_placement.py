@@ -154,6 +154,30 @@ def test_a_standby_that_has_its_fill_hands_a_partition_on_to_that_ones_standby()
     )
 
 
+def test_where_a_standby_has_its_fill_too_it_hands_on_one_of_its_own() -> None:
+    current, held = running(6, 6, 6, 2)
+    held[20] = {"node0": standby()}
+    held[3]["node1"] = standby()
+    held[4]["node0"] = standby()
+    held[8]["node2"] = standby()
+    held[13]["node3"] = standby()
+    placed = assign(QUERY, 21, even(4), held, current)
+    moved = {number: node for number, node in enumerate(placed) if node != current.get(number)}
+    assert moved == {20: "node0", 3: "node1", 8: "node2", 13: "node3"}
+
+
+def test_nothing_moves_if_the_last_standby_has_no_room_either() -> None:
+    current, held = running(6, 6, 6, 1)
+    for lost in (19, 20):
+        held[lost] = {"node0": standby()}
+    held[3]["node1"] = standby()
+    held[8]["node2"] = standby()
+    held[13]["node0"] = standby()
+    placed = assign(QUERY, 21, even(4), held, current)
+    moved = {number: node for number, node in enumerate(placed) if node != current.get(number)}
+    assert moved == {19: "node3", 20: "node3"}
+
+
 def test_nothing_moves_for_a_partition_that_another_standby_has_room_for() -> None:
     current, held = running(6, 5, 3)
     held[14] = {"node0": standby(), "node2": standby()}
