@@ -45,7 +45,9 @@ def umount(
     path = str(Path(mountpoint).absolute())
     if when_dead:
         mountpoints.detach_when_dead(path)
-        _tell_unmounted(path, None, is_released=False, as_json=as_json)
+        if release:
+            covered_directory.release(path)
+        _tell_unmounted(path, None, is_released=release, as_json=as_json)
         return
     mounted = mountpoints.mount_at(path)
     if mounted is None and release:

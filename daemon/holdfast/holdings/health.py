@@ -77,6 +77,10 @@ class Health:
             found.append(f"{DRAINING}: it takes nothing new for its stores ('holdfast drain --undo' ends that)")
         return found
 
+    def sends_state_away(self) -> bool:
+        """Say whether state is to go to other nodes: this one is drained, or its disk takes no writes."""
+        return self.base.drain.is_on or not self.base.parts.index.takes_writes
+
     def for_others(self, zone: str) -> NodeHealth:
         """Return what the other nodes are told through the store of ``zone``: its readers may know of no other store."""
         usage = self.base.room.usage()

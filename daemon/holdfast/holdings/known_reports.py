@@ -36,6 +36,8 @@ class KnownReports:
     most_bytes: int = _MOST_BYTES
     memory_bytes: int = field(default=0, init=False)
     _known: dict[str, Known] = field(default_factory=dict, init=False)
+    _has_told: bool = field(default=False, init=False)
+    """Whether the log says that reports are left out; it says so again when all have found room in between."""
 
     def get(self, key: str) -> Known | None:
         """Return an object as it was read last."""
@@ -47,7 +49,10 @@ class KnownReports:
         memory_bytes = memory_of(report) if report is not None else 0
         left_out = self.memory_bytes + memory_bytes > self.most_bytes
         if left_out:
-            _log.warning("%s is left out: the reports of this store take more than %d bytes", key, self.most_bytes)
+            if not self._has_told:
+                text = "%s, and perhaps others, is left out: the reports of this store take more than %d bytes"
+                _log.warning(text, key, self.most_bytes)
+                self._has_told = True
             report, memory_bytes = None, 0
         self.memory_bytes += memory_bytes
         self._known[key] = Known(etag, report, memory_bytes, left_out)
@@ -56,6 +61,7 @@ class KnownReports:
     def keep(self, keys: Container[str]) -> None:
         """Forget all other objects. If that makes room, those that were left out are read again."""
         before = self.memory_bytes
+        self._has_told = any(known.left_out for known in self._known.values())
         for key in [key for key in self._known if key not in keys]:
             self._remove(key)
         if self.memory_bytes < before:

@@ -209,7 +209,7 @@ class Serving:
             stores,
             parts.config.holdings,
             parts.store.store_id,
-            lambda: self.base.drain.is_on,
+            self._health.sends_state_away,
             self._health.for_others,
         )
 

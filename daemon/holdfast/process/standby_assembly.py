@@ -20,7 +20,7 @@ def standbys(base: Foundation, gathering: Gathering, publishing: Publishing, con
             gathering,
             publishing,
             partial(_settings, config, name),
-            lambda: base.drain.is_on,
+            publishing.is_draining,
         )
         for name, remote in base.parts.remotes.items()
     )

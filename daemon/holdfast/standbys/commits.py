@@ -14,7 +14,7 @@ from holdfast.standbys.catching_up import CatchingUp
 from holdfast.standbys.duties import Neighbours, doubtful
 from holdfast.standbys.turns import Turns
 
-_MOST_DOUBTS = 100
+_MOST_DOUBTS = 10
 """The number of queries in one look whose commits are listed because somebody tells of versions far ahead of the last."""
 _log = logging.getLogger("holdfast.standbys")
 
@@ -51,13 +51,14 @@ class Commits:
             self._empty_until[location] = trio.current_time() + empty_seconds
         return version
 
-    async def look_at_doubtful(self, neighbours: Neighbours) -> None:
+    async def look_at_doubtful(self, neighbours: Neighbours, every_seconds: float) -> None:
         """Look at queries of which somebody tells versions far ahead of the last: they may have gone on meanwhile.
 
-        Raises ``RemoteUnavailableError``.
+        If they have not, they are looked at again after ``every_seconds``: the versions are made up. Raises
+        ``RemoteUnavailableError``.
         """
         locations = await trio.to_thread.run_sync(doubtful, neighbours, self.newest)
-        for location in self._doubts.due(locations, (), trio.current_time()):
+        for location in self._doubts.due(locations, (), trio.current_time(), every_seconds):
             try:
                 self.newest[location] = await self.catching_up.newest_version(location)
             except RemoteUnavailableError:

@@ -32,7 +32,11 @@ _PARTITIONS_AT_ONCE = 2
 _EMPTY_ROUNDS = 4
 """The number of rounds in which a query without any commit is looked at once: somebody may have made it up."""
 _REFRESHES_OF_A_WISH = 10
-"""The multiple of ``refresh_seconds`` for which it is believed how many copies a query asks for."""
+"""The multiple of ``refresh_seconds`` for which it is believed how many copies a query asks for, or that a version that
+somebody tells is made up."""
+_ASKING_SECONDS = 60.0
+"""The time for questions about queries in one look. Duties wait for them: if there are more, or the store is slow, the others
+are asked after the next looks."""
 _SOON_LOOKS = 4
 """The number of looks at the reports that follow sooner after one that has changed the duties: changes come in groups."""
 _NO_ROOM = "the disk, or the cache, has no room for them without an eviction"
@@ -134,9 +138,11 @@ class StoreStandbys:
         )
         queries = {query.location for told in found.told.values() for query in told.report.queries}
         self._commits.keep(queries)
-        await self._commits.look_at_doubtful(neighbours)
         every_seconds = _REFRESHES_OF_A_WISH * self.publishing.section.refresh_seconds
-        of_queries = await self._wishes.look(queries, self._commits.going_on, every_seconds)
+        with trio.move_on_after(_ASKING_SECONDS):
+            await self._commits.look_at_doubtful(neighbours, every_seconds)
+            await self._wishes.look(queries, self._commits.going_on, every_seconds)
+        of_queries = self._wishes.known(queries)
         newest = dict(self._commits.newest)
         expected = self._looks.expected(found.name, {name: told.report for name, told in found.told.items()}, newest)
         before = self._duties

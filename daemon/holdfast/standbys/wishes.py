@@ -14,6 +14,8 @@ from holdfast.standbys.turns import Turns
 
 _MOST_AT_ONCE = 1000
 """The number of queries that are asked in one look. A node's neighbours seldom run more; somebody may make more up."""
+_RETRIES = 5
+"""A wish that could not be read is asked for again this many times in the time for which others are believed."""
 _log = logging.getLogger("holdfast.standbys")
 
 
@@ -29,24 +31,30 @@ class Wishes:
         """Return what is known of the queries at ``locations``, after asking those whose turn it is.
 
         Each is asked every ``every_seconds`` at most, and those in ``real``, which have committed something, first. Queries
-        that ask for nothing are left out. Raises ``RemoteUnavailableError``.
+        that ask for nothing are left out. When this is cancelled, what was answered so far is known. Raises
+        ``RemoteUnavailableError``.
         """
         for location in self._turns.due(locations, real, trio.current_time(), every_seconds):
-            copies = await self._asked_for(location)
-            self._turns.took(location, trio.current_time())
-            if copies is None:
-                self._known.pop(location, None)
-            else:
-                self._known[location] = copies
+            is_read = await self._ask(location)
+            self._turns.took(location, trio.current_time() - (0.0 if is_read else every_seconds * (1 - 1 / _RETRIES)))
+        return self.known(locations)
+
+    def known(self, locations: Collection[str]) -> Mapping[str, int]:
+        """Return what is known of the queries at ``locations``; what is known of others is forgotten."""
         self._known = {location: self._known[location] for location in locations if location in self._known}
         return dict(self._known)
 
-    async def _asked_for(self, location: str) -> int | None:
-        """Return ``CatchingUp.wanted_copies``; None also if the store refuses the answer: others need not wait for it."""
+    async def _ask(self, location: str) -> bool:
+        """Ask for a wish; return whether it could be read. If the store refuses the answer, the one before is believed."""
         try:
-            return await self.catching_up.wanted_copies(location)
+            copies = await self.catching_up.wanted_copies(location)
         except RemoteUnavailableError:
             raise
         except HoldfastError as problem:
             _log.info("%s: can't read how many copies %s asks for: %s", self.catching_up.zone, location, problem)
-            return None
+            return False
+        if copies is None:
+            self._known.pop(location, None)
+        else:
+            self._known[location] = copies
+        return True

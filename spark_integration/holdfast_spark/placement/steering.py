@@ -111,6 +111,8 @@ class Steering:
                 return
             self._tell(run_id, run, run.placed)
         _log.info("%s: %s", path, _summary(run, held))
+        if any(executor.id in self._lost for executor in run.executors):  # meanwhile, when nobody knew of this run
+            self.look_again(run_id, after_batch=False)
 
     def look_again(self, run_id: str, *, after_batch: bool) -> None:
         """Tell Spark anew if executors have come or gone since the last time, or if a guess at the operators was wrong.

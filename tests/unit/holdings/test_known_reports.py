@@ -51,6 +51,23 @@ def test_what_goes_beyond_the_bound_is_left_out_and_read_again_when_others_have_
     assert known.memory_bytes == 2 * memory_of(one)
 
 
+def test_the_log_says_once_that_reports_are_left_out_until_all_have_room_again(caplog: pytest.LogCaptureFixture) -> None:
+    one = report("a", 100)
+    known = KnownReports(most_bytes=memory_of(one))
+    planted = [str(number) for number in range(100)]
+    for look in range(3):
+        known.keep(planted)
+        for key in planted:
+            known.put(key, f"etag{look}", one)
+    assert [record.getMessage() for record in caplog.records if "left out" in record.getMessage()] == [
+        f"1, and perhaps others, is left out: the reports of this store take more than {memory_of(one)} bytes"
+    ]
+    known.keep(["0"])
+    known.keep(["0"])
+    known.put("2", "etag", one)
+    assert "2, and perhaps others" in caplog.records[-1].getMessage()
+
+
 async def test_reports_that_somebody_has_planted_take_no_more_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     small = report("honest", 10)
     most_bytes = memory_of(small) + 3 * memory_of(report("planted", 1000))

@@ -554,6 +554,20 @@ def test_in_the_middle_of_a_batch_a_lost_executors_partitions_go_to_their_standb
     assert len(steered.cluster.told) == 2, "after the batch there is nothing new"
 
 
+def test_a_loss_while_a_start_is_placed_is_not_missed(
+    steered: Steered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The executors have been asked for, and no run is known yet."""
+    write_operator(tmp_path, "metadata", 0, 6)
+
+    def seconds_since_start() -> float:
+        QueryEvents(steered.steering).executor_lost("2").join()
+        return 100.0
+
+    monkeypatch.setattr(steered.cluster, "seconds_since_start", seconds_since_start)
+    assert Counter(steered.begin().values()) == {"h1": 3, "h2": 3}
+
+
 def test_a_loss_while_a_share_is_fetched_is_told_at_once_and_ends_that_move(steered: Steered, tmp_path: Path) -> None:
     write_operator(tmp_path, "metadata", 0, 12)
     first = steered.begin()

@@ -100,6 +100,20 @@ async def test_a_query_whose_wish_can_not_be_read_has_none(problem: HoldfastErro
         assert await wishes.look(["a", "b"], (), 600) == {"b": 2}
 
 
+async def test_a_wish_that_can_not_be_read_any_more_is_believed_and_asked_for_sooner(mock_clock: MockClock) -> None:
+    store = Store({"a": 2, "b": 3}, {})
+    wishes = wishes_of(store)
+    assert await wishes.look(["a", "b"], (), 600) == {"a": 2, "b": 3}
+    store.wishes["a"] = ObjectChangedError("it is written just now")
+    mock_clock.jump(601)
+    assert await wishes.look(["a", "b"], (), 600) == {"a": 2, "b": 3}
+    store.wishes["a"] = 4
+    for jump, expected in ((100, 2), (21, 4)):
+        mock_clock.jump(jump)
+        assert await wishes.look(["a", "b"], (), 600) == {"a": expected, "b": 3}
+    assert store.asked == [*"ab" * 2, "a"]
+
+
 def neighbours(version: int) -> Neighbours:
     """Return the neighbourhood of a node without state, beside one that works with a version of ``QUERY``."""
     state = StoreState(0, 3, "default", version, 100)
@@ -116,28 +130,45 @@ async def test_a_node_that_was_away_for_thousands_of_versions_finds_out_how_far_
     assert await commits.look(QUERY, 60) == 10
     store.versions[QUERY] = 5000
     assert duties_of(neighbours(5000), {}, 1, commits.newest).stands_by == {}, "it believes nobody"
-    await commits.look_at_doubtful(neighbours(5000))
+    await commits.look_at_doubtful(neighbours(5000), 600)
     assert commits.newest == {QUERY: 5000}
     assert set(duties_of(neighbours(5000), {}, 1, commits.newest).stands_by) == {Partition(QUERY, 3)}
     asked = len(store.asked)
-    await commits.look_at_doubtful(neighbours(6000))
+    await commits.look_at_doubtful(neighbours(6000), 600)
     assert len(store.asked) == asked, "that may be true"
 
 
-async def test_a_planted_version_is_looked_into_and_not_believed() -> None:
+async def test_a_planted_version_is_looked_into_now_and_then_and_not_believed(mock_clock: MockClock) -> None:
     store = Store({}, {QUERY: 10})
     commits = commits_of(store)
     await commits.look(QUERY, 60)
-    for expected in (2, 3):
-        await commits.look_at_doubtful(neighbours(2**63 - 1))
+    for jump, expected in ((0, 2), (599, 2), (2, 3)):
+        mock_clock.jump(jump)
+        await commits.look_at_doubtful(neighbours(2**63 - 1), 600)
         assert len(store.asked) == expected
         assert duties_of(neighbours(2**63 - 1), {}, 1, commits.newest).stands_by == {}
     store.versions[QUERY] = ObjectChangedError("refused")
-    await commits.look_at_doubtful(neighbours(2**63 - 1))
+    mock_clock.jump(601)
+    await commits.look_at_doubtful(neighbours(2**63 - 1), 600)
     assert commits.newest == {QUERY: 10}
     store.versions[QUERY] = RemoteUnavailableError("away")
+    mock_clock.jump(601)
     with pytest.raises(RemoteUnavailableError):
-        await commits.look_at_doubtful(neighbours(2**63 - 1))
+        await commits.look_at_doubtful(neighbours(2**63 - 1), 600)
+
+
+async def test_many_planted_versions_cost_few_listings_a_look(mock_clock: MockClock) -> None:
+    locations = [f"q{number:03}" for number in range(100)]
+    store = Store({}, dict.fromkeys(locations, 10))
+    commits = commits_of(store)
+    commits.newest = dict.fromkeys(locations, 10)
+    state = [StoreState(0, 3, "default", 5000, 100)]
+    reports = [NodeReport(node="holder", queries=[QueryState(location, state) for location in locations])]
+    planted = Neighbours("me", [Reporter(report.node, report) for report in reports], lambda _: ["me"])
+    for expected in (10, 20):
+        await commits.look_at_doubtful(planted, 600)
+        assert len(store.asked) == len(set(store.asked)) == expected
+        mock_clock.jump(120)
 
 
 async def test_a_query_without_commits_is_left_alone_for_a_while(mock_clock: MockClock) -> None:

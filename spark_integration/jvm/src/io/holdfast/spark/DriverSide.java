@@ -72,13 +72,13 @@ final class DriverSide implements DriverPlugin {
             HELD.put(name, directory);
             useLocally(conf, directory);
         }
-        conf.set(IS_HERE, "true");
-        QueryListener.tell(companion);
         if (!isLocal) {
             context.addSparkListener(new ExecutorListener(companion));
         }
+        QueryListener.tell(companion);
         String others = conf.get(LISTENERS, "");
         conf.set(LISTENERS, (others.isEmpty() ? "" : others + ",") + QueryListener.class.getName());
+        conf.set(IS_HERE, "true"); // last: from here on nobody else does what this does
     }
 
     /**
