@@ -223,6 +223,8 @@ def test_a_disk_that_takes_no_more_writes_leaves_reads_working(
                 refused()
     assert (remote_files / "sent").read_bytes() == b"mine"
     node.wait_event("disk-takes-no-writes")
+    with node.client() as client:
+        assert {info.draining for info in client.holdings().nodes} == {True}, "state is to go to other nodes"
 
 
 @pytest.mark.promise("index-bad-blocks")
