@@ -35,8 +35,8 @@ _REFRESHES_OF_A_WISH = 10
 """The multiple of ``refresh_seconds`` for which it is believed how many copies a query asks for, or that a version that
 somebody tells is made up."""
 _ASKING_SECONDS = 60.0
-"""The time for questions about queries in one look. Duties wait for them: if there are more, or the store is slow, the others
-are asked after the next looks."""
+"""The time for questions about queries in one look. Duties wait for them; what is not asked by then is asked with the next
+looks."""
 _SOON_LOOKS = 4
 """The number of looks at the reports that follow sooner after one that has changed the duties: changes come in groups."""
 _NO_ROOM = "the disk, or the cache, has no room for them without an eviction"
