@@ -27,8 +27,10 @@ NEW_AN_HOUR = 0.6
 """The part of a state that its checkpoint has renewed after an hour."""
 FETCHED_A_SECOND = 50 * 10**6
 """The bytes that a node fetches for its standby copies in a second, if nothing else is said."""
-_TOLD_SECONDS, _LOOK_SECONDS, _SILENT_SECONDS, _GONE_SECONDS = 5.0, 120.0, 360.0, 1800.0
-"""Until a change is told, between two looks of a standby, until a node counts as lost, and until it leaves the ring."""
+_TOLD_SECONDS, _LOOK_SECONDS, _GONE_SECONDS = 5.0, 120.0, 1800.0
+"""Until a change is told, between two looks of a standby, and until a node that is lost leaves the ring."""
+_WORD_SECONDS, _OVERDUE_SECONDS, _SILENT_SECONDS = 120.0, 150.0, 360.0
+"""Between two words of a node, and from its last one until it counts as lost: if others go on with its partitions, or not."""
 _SOON_SECONDS, _SOON_LOOKS = 30.0, 4
 """Between two looks of a standby that has found a change, and how many there are."""
 
@@ -132,6 +134,7 @@ class Model:
 
     def lose(self, names: Iterable[str], why: str, *, with_disks: bool) -> None:
         """Let nodes be lost at once. Their partitions go elsewhere."""
+        at_work = {node for placed in self.running for node in placed}
         for name in names:
             member = self.members[name]
             member.is_up = False
@@ -141,8 +144,9 @@ class Model:
                     del copies[name]
                 elif name in copies:
                     self._abandon(copies[name])
-            look = _SILENT_SECONDS + self._chance.uniform(0, _LOOK_SECONDS)
-            self.at(self.now + look, partial(self._fall_silent, name, member.left))
+            silence = _OVERDUE_SECONDS if name in at_work else _SILENT_SECONDS
+            since_word = self._chance.uniform(0, _WORD_SECONDS)
+            self.at(self.now + silence - since_word, partial(self._fall_silent, name, member.left))
             self.at(self.now + _GONE_SECONDS, partial(self._leave_ring, name, member.left))
         self._place(why)
 

@@ -7,6 +7,7 @@ that has been silent gets no copies. All that a wrong report can cost is a copy,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -90,25 +91,42 @@ def duties_of(
     ``expected`` says which nodes no longer work with one.
     """
     me, stands_by, uncovered = neighbours.me, dict[Partition, frozenset[int]](), set[Partition]()
+    queries: dict[str, _Query] = {}
+    for partition, known, holder in _holders(neighbours, newest, expected):
+        location, number = partition
+        if holder is None and location in expected.going_on:
+            continue  # it runs on a node that is no neighbour, and whose neighbours keep its copies
+        if location not in queries:
+            queries[location] = _Query(neighbours, location, copies.get(location, default_copies))
+        query = queries[location]
+        if query.stands_by(number, holder, known.portions.get(me)):
+            stands_by[partition] = known.operators_of(holder or me)
+        elif holder == me and not query.is_covered(number, known.portions):
+            uncovered.add(partition)
+    return Duties(stands_by, frozenset(uncovered))
+
+
+def held_by_nodes(
+    neighbours: Neighbours, newest: Mapping[str, int], expected: Expected = NOTHING_EXPECTED
+) -> Mapping[str, int]:
+    """Return the number of partitions that each node holds, by name."""
+    return Counter(holder for _, _, holder in _holders(neighbours, newest, expected) if holder is not None)
+
+
+def _holders(
+    neighbours: Neighbours, newest: Mapping[str, int], expected: Expected
+) -> Iterator[tuple[Partition, _Known, str | None]]:
+    """Yield each partition, what is known of it, and its holder; None if it has none among the neighbours."""
     nodes = {reporter.name: reporter.report.node for reporter in neighbours.reporters}
     for location, partitions in _by_location(neighbours.reporters).items():
-        most = _most_version(newest.get(location, 0), _mine(partitions, me))
-        query = _Query(neighbours, location, copies.get(location, default_copies))
+        most = _most_version(newest.get(location, 0), _mine(partitions, neighbours.me))
         for number, known in partitions.items():
-            partition = Partition(location, number)
             claims = {
                 name: Claim(each.own_version, each.size_bytes, nodes[name])
                 for name, each in known.portions.items()
                 if not expected.is_behind(name, location, each.own_version) and (most is None or each.own_version <= most)
             }
-            holder = holder_of_partition(claims)
-            if holder is None and location in expected.going_on:
-                continue  # it runs on a node that is no neighbour, and whose neighbours keep its copies
-            if query.stands_by(number, holder, known.portions.get(me)):
-                stands_by[partition] = known.operators_of(holder or me)
-            elif holder == me and not query.is_covered(number, known.portions):
-                uncovered.add(partition)
-    return Duties(stands_by, frozenset(uncovered))
+            yield Partition(location, number), known, holder_of_partition(claims)
 
 
 def doubtful(neighbours: Neighbours, newest: Mapping[str, int]) -> set[str]:

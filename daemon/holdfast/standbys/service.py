@@ -7,9 +7,9 @@ it, and whatever fails is tried again with the next look.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 
 import trio
 
@@ -20,14 +20,17 @@ from holdfast.holdings.publishing import REFRESHES_OF_STANDBYS
 from holdfast.holdings.report import NOT_STANDING_BY, Partition, Standing
 from holdfast.standbys.catching_up import CatchingUp, Progress
 from holdfast.standbys.commits import Commits
-from holdfast.standbys.duties import Duties, Neighbours, Reporter, duties_of
+from holdfast.standbys.departures import Departures
+from holdfast.standbys.duties import Duties, Neighbours, Reporter, duties_of, held_by_nodes
 from holdfast.standbys.moved_on import Looks
 from holdfast.standbys.wishes import Wishes
 from holdfast.transfer import BEHIND_ALL, IN_BACKGROUND
 from holdfast.transfer.several_at_once import for_each
 
 _IDLE_SECONDS = 5.0
-_MISSED_REFRESHES = 3
+_MISSED_WORDS, _OVERDUE_WORDS = 3.0, 1.25
+"""The multiples of the time between two words of a node after which it counts as silent: in general, and if partitions have
+gone on elsewhere since."""
 _PARTITIONS_AT_ONCE = 2
 _EMPTY_ROUNDS = 4
 """The number of rounds in which a query without any commit is looked at once: somebody may have made it up."""
@@ -71,6 +74,7 @@ class StoreStandbys:
     _wishes: Wishes = field(init=False)
     _neighbourhood: Neighbourhood | None = field(default=None, init=False)
     _looks: Looks = field(default_factory=Looks, init=False)
+    _departures: Departures = field(default_factory=Departures, init=False)
     _copies: int = field(default=0, init=False)
     """The neighbourhood, and the number of copies, that the duties are for."""
     _soon: int = field(default=0, init=False)
@@ -130,12 +134,8 @@ class StoreStandbys:
         found = await self.gathering.neighbours(self.catching_up.zone, soon=self._soon > 0)
         if found is self._neighbourhood and copies == self._copies:
             return
-        longest_seconds = _MISSED_REFRESHES * REFRESHES_OF_STANDBYS * self.publishing.section.refresh_seconds
-        neighbours = Neighbours(
-            found.name,
-            _reporters(found.told.values(), self.gathering.clock(), longest_seconds),
-            lambda holder: {told.name for told in found.candidates(holder)},
-        )
+        reporters = [Reporter(name, told.report) for name, told in found.told.items()]
+        neighbours = Neighbours(found.name, reporters, lambda holder: {told.name for told in found.candidates(holder)})
         queries = {query.location for told in found.told.values() for query in told.report.queries}
         self._commits.keep(queries)
         every_seconds = _REFRESHES_OF_A_WISH * self.publishing.section.refresh_seconds
@@ -145,6 +145,8 @@ class StoreStandbys:
         of_queries = self._wishes.known(queries)
         newest = dict(self._commits.newest)
         expected = self._looks.expected(found.name, {name: told.report for name, told in found.told.items()}, newest)
+        held = await trio.to_thread.run_sync(held_by_nodes, neighbours, newest, expected)
+        neighbours = replace(neighbours, reporters=self._with_silence(found.told, held))
         before = self._duties
         self._duties = await trio.to_thread.run_sync(duties_of, neighbours, of_queries, copies, newest, expected)
         self._soon = _SOON_LOOKS if self._duties.stands_by.keys() != before.stands_by.keys() else max(0, self._soon - 1)
@@ -152,6 +154,20 @@ class StoreStandbys:
         for partition in self._progress.keys() - self._duties.stands_by.keys():
             del self._progress[partition]
         self._tell(copies)
+
+    def _with_silence(self, told: Mapping[str, Told], held: Mapping[str, int]) -> list[Reporter]:
+        """Return the nodes that have told something, and which of them are silent. ``held``: how many partitions they hold.
+
+        Their word is so much older than the newest one. Times in the future, which somebody has set or a clock that is wrong
+        here makes, make no other silent.
+        """
+        now, word_seconds = self.gathering.clock(), REFRESHES_OF_STANDBYS * self.publishing.section.refresh_seconds
+        lost_some = self._departures.look({name: each.written for name, each in told.items()}, held)
+        newest = max((each.written for each in told.values() if not each.is_this_node and each.written <= now), default=-inf)
+        longest = {name: _OVERDUE_WORDS if name in lost_some else _MISSED_WORDS for name in told}
+        return [
+            Reporter(name, each.report, newest - each.written > longest[name] * word_seconds) for name, each in told.items()
+        ]
 
     async def _catch_up(self, copies: int) -> None:
         """Bring all copies up to date. A query that the store refuses does not keep the others waiting."""
@@ -215,16 +231,6 @@ class StoreStandbys:
     def _tell(self, copies: int) -> None:
         missing = {partition: progress.missing_bytes for partition, progress in self._progress.items()}
         self.publishing.stand_by(self.catching_up.zone, Standing(copies, missing))
-
-
-def _reporters(told: Iterable[Told], now: float, longest_seconds: float) -> list[Reporter]:
-    """Return the nodes that have told something; silent are those whose word is so much older than the newest one.
-
-    Times in the future, which somebody has set or a clock that is wrong here makes, make no other silent.
-    """
-    told = list(told)
-    newest = max((each.written for each in told if not each.is_this_node and each.written <= now), default=-math.inf)
-    return [Reporter(each.name, each.report, newest - each.written > longest_seconds) for each in told]
 
 
 class Standbys:
