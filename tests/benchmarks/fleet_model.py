@@ -30,7 +30,7 @@ FETCHED_A_SECOND = 50 * 10**6
 _TOLD_SECONDS, _LOOK_SECONDS, _GONE_SECONDS = 5.0, 120.0, 1800.0
 """Until a change is told, between two looks of a standby, and until a node that is lost leaves the ring."""
 _WORD_SECONDS, _OVERDUE_SECONDS, _SILENT_SECONDS = 120.0, 150.0, 360.0
-"""Between two words of a node, and from its last one until it counts as lost: if others go on with its partitions, or not."""
+"""Between two words of a node; from the last one until it counts as lost, if others have its partitions, and if not."""
 _SOON_SECONDS, _SOON_LOOKS = 30.0, 4
 """Between two looks of a standby that has found a change, and how many there are."""
 

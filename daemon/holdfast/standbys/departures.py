@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 _LEFT_BEHIND = 0.75
-"""The part of its partitions up to which a node has lost some: most of those that go on with them are among the neighbours."""
+"""The part of its partitions up to which a node has lost some. Not all of those that go on with them are neighbours."""
 
 
 class _Word(NamedTuple):
-    """A node's last word: when it was written, and the number of partitions that the node held when it, and the word before,
-    were read first."""
+    """A node's last word: when it was written, and how many partitions the node held when it was read first.
+
+    ``held_before`` is the same for the word before.
+    """
 
     written: float
     held: int
