@@ -28,7 +28,6 @@ from tests.cluster.settings import Settings
 from tests.support.daemons.node import wait_until
 
 _FILES = 480
-_WARMING_UP = 5
 _FOR_EVER = 10**6
 _MOST_RATIO, _MOST_FETCHED = 1.02, 1.1
 _PATIENCE_SECONDS = 600.0
@@ -115,8 +114,9 @@ def main() -> int:
         Cluster.running(options.directory, settings) as cluster,
         Job.running(cluster, options.standby_seconds) as job,
     ):
-        job.run(_WARMING_UP)
-        while time.monotonic() < until and (len(alone) + len(copied) + 2) * options.batches + _WARMING_UP <= _FILES:
+        job.run(options.warm_up)
+        most = (_FILES - options.warm_up) // options.batches - 2
+        while time.monotonic() < until and len(alone) + len(copied) <= most:
             for is_copied in (False, True) if len(alone) % 2 == 0 else (True, False):
                 block = job.with_copies(options.batches) if is_copied else job.without_copies(options.batches)
                 (copied if is_copied else alone).append(block)
@@ -151,6 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--partitions", type=int, default=12)
     parser.add_argument("--batches", type=int, default=20, help="in a block (default 20)")
+    parser.add_argument("--warm-up", type=int, default=60, metavar="BATCHES", help="before the first block (default 60)")
     parser.add_argument("--minutes", type=float, default=8.0, help="in which new blocks are begun (default 8)")
     parser.add_argument("--standby-seconds", type=float, default=15.0, help="stores.NAME.standby_seconds (default 15)")
     parser.add_argument("--bandwidth", type=int, default=1000, metavar="MBIT/S", help="of each node's line (default 1000)")
