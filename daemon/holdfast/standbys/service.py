@@ -161,7 +161,8 @@ class StoreStandbys:
         Their word is so much older than the newest one. Times in the future, which somebody has set or a clock that is wrong
         here makes, make no other silent.
         """
-        now, word_seconds = self.gathering.clock(), REFRESHES_OF_STANDBYS * self.publishing.section.refresh_seconds
+        now, section = self.gathering.clock(), self.publishing.section
+        word_seconds = REFRESHES_OF_STANDBYS * section.refresh_seconds + section.interval_seconds
         lost_some = self._departures.look({name: each.written for name, each in told.items()}, held)
         newest = max((each.written for each in told.values() if not each.is_this_node and each.written <= now), default=-inf)
         longest = {name: _OVERDUE_WORDS if name in lost_some else _MISSED_WORDS for name in told}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.config import HoldingsSection
 from holdfast.holdings.gathering import Told
 from holdfast.holdings.report import NodeReport, QueryState, StoreState
 from holdfast.standbys import StoreStandbys
@@ -14,7 +15,6 @@ from holdfast.standbys.departures import Departures
 from holdfast.standbys.duties import Neighbours, Reporter, held_by_nodes
 
 QUERY = "team/q"
-REFRESH_SECONDS = 60.0
 
 
 def test_who_has_lost_partitions_since_the_last_word() -> None:
@@ -53,13 +53,13 @@ def test_a_partition_is_held_by_the_node_with_its_newest_version() -> None:
 
 @pytest.mark.parametrize(
     ("goes_on", "seconds", "is_silent"),
-    [(False, 359, False), (False, 361, True), (True, 149, False), (True, 151, True)],
+    [(False, 374, False), (False, 376, True), (True, 156, False), (True, 157, True)],
     ids=["late", "late for long", "lost, not overdue", "lost, overdue"],
 )
 def test_a_late_node_is_silent_after_six_minutes_or_sooner_if_its_partitions_go_on(
     goes_on: bool, seconds: int, is_silent: bool
 ) -> None:
-    fleet: Any = SimpleNamespace(section=SimpleNamespace(refresh_seconds=REFRESH_SECONDS), clock=lambda: 10_000.0)
+    fleet: Any = SimpleNamespace(section=HoldingsSection(), clock=lambda: 10_000.0)
     catching_up: Any = SimpleNamespace(zone="checkpoints")
     standbys = StoreStandbys(catching_up, fleet, fleet, lambda: SimpleNamespace(), lambda: False)  # type: ignore[arg-type,return-value]
     for at, moved in ((9000.0, False), (9000.0 + seconds, goes_on)):

@@ -24,7 +24,7 @@ class Fleet:
         self.partitions = 1
         self.queries = ["team/q"]
         self.asked_soon: list[bool] = []
-        self.section = SimpleNamespace(refresh_seconds=60.0, enabled=True)
+        self.section = SimpleNamespace(refresh_seconds=60.0, interval_seconds=5.0, enabled=True)
 
     async def neighbours(self, zone: str, *, soon: bool) -> Neighbourhood:
         assert zone == ZONE
