@@ -20,7 +20,7 @@ from tests.support.processes.programs import holdfast
 SST = "00000{}-01234567-0123-0123-0123-0123456789ab.sst"
 QUICK = {
     "holdings__interval_seconds": 0.05,
-    "holdings__refresh_seconds": 0.1,
+    "holdings__refresh_seconds": 0.3,
     "stores__checkpoints__standbys": 1,
     "stores__checkpoints__standby_seconds": 0.05,
     "stores__checkpoints__standby_requests_per_second": 0,
