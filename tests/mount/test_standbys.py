@@ -67,11 +67,10 @@ class Query:
         return {str(file.relative_to(backing)) for file in backing.rglob("*") if file.is_file()}
 
     def read(self, partition: int, node: Node, *names: str) -> int:
-        """Read files of a partition on ``node``; return how many bytes it fetched for that."""
-        before = metric(node, "holdfast_fetched_bytes_total")
-        for name in names:
-            (node.checkpoints / self.location / f"state/0/{partition}" / name).read_bytes()
-        return int(metric(node, "holdfast_fetched_bytes_total") - before)
+        """Read files of a partition on ``node``; return how many bytes of them it did not have on its disk."""
+        there = self.files(partition, node)
+        directory = node.checkpoints / self.location / f"state/0/{partition}"
+        return sum(len((directory / name).read_bytes()) for name in names if name not in there)
 
 
 def holdings(node: Node) -> list[HeldQueryInfo]:
