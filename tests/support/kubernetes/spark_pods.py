@@ -29,7 +29,7 @@ _NAME = "flights"
 _SPARK_HOME = Path(pyspark.__file__).parent
 _PIPELINE = _ROOT / "spark_integration/holdfast_spark/pipeline/__main__.py"
 _ENTERED, _DONE = re.compile(r'^\{"entered": (\d+)', re.MULTILINE), re.compile(r'^\{"done": (\d+)', re.MULTILINE)
-_PATIENCE_SECONDS = 600
+_PATIENCE_SECONDS = 1200
 _OTHERS = {"labelSelector": {"matchLabels": {"spark-role": "executor"}}, "topologyKey": "kubernetes.io/hostname"}
 _APART = {
     "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": _OTHERS}]}
@@ -61,7 +61,6 @@ _SETTINGS = {
     "spark.executor.cores": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # or the first executor to come gets all of the state
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
-    "spark.locality.wait": "60s",  # on a busy machine a task takes longer than Spark would wait for its place
     "spark.kubernetes.submission.waitAppCompletion": "false",
 }
 
