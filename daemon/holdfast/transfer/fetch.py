@@ -218,7 +218,10 @@ class Fetcher:
         """GET a part into the staged file; return its fingerprint and the object's info."""
         access, came = fetch.target.remote.access, list[tuple[Fingerprint, ObjectInfo]]()
         run = PartRun(range(part, part + 1))
-        await access.read(read_run, access.store, fetch, run, lambda _, *arrived: came.append(arrived))
+        try:
+            await access.read(read_run, access.store, fetch, run, lambda _, *arrived: came.append(arrived))
+        finally:
+            run.end()
         return came[0]
 
     def _tell_corrupt(self, fetch: PartialFetch, part: int, times: int) -> None:

@@ -8,6 +8,7 @@ be read before the whole file has been checked, except when there is no digest a
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections import deque
 
 import trio
@@ -215,7 +216,7 @@ class PartialFetch:
             await self._step()
 
     def _prefer(self, parts: range) -> None:
-        """Let ``parts`` be fetched next.
+        """Let ``parts`` be fetched next, and then those behind them: the reader may go on.
 
         All runs end with the part that is read now, or the reader would wait for the end of a whole run. They go on if these
         parts are read there now or next.
@@ -226,10 +227,9 @@ class PartialFetch:
             return
         for run in self._runs:
             self.shorten_run(run)
-        for part in reversed(parts):
-            if part in self._queued:
-                self._queued.remove(part)
-                self._queued.appendleft(part)
+        queued = sorted(self._queued)
+        first = bisect_left(queued, parts.start)
+        self._queued = deque(queued[first:] + queued[:first])
 
     async def wait_whole(self) -> None:
         """Wait until the file is whole and verified. Raises the error that ended the fetch."""

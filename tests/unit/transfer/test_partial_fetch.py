@@ -91,6 +91,15 @@ async def test_what_somebody_waits_for_is_fetched_first(fetch: PartialFetch) -> 
         nursery.cancel_scope.cancel()
 
 
+async def test_what_is_behind_a_part_that_somebody_waits_for_is_fetched_next(fetch: PartialFetch) -> None:
+    assert fetch.next_part() == 0
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fetch.wait_for, 2 * PART + 1, 2 * PART + 2)
+        await wait_all_tasks_blocked()
+        assert [fetch.next_part() for _ in range(4)] == [2, 3, 1, None]
+        nursery.cancel_scope.cancel()
+
+
 async def test_parts_that_are_under_way_are_not_fetched_again(fetch: PartialFetch) -> None:
     assert [fetch.next_part(), fetch.next_part()] == [0, 1]
     async with trio.open_nursery() as nursery:
