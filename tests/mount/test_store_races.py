@@ -23,7 +23,7 @@ RACES = int(os.environ.get("HOLDFAST_TEST_RACES", "3"))
 pytestmark = pytest.mark.timeout(60 + 10 * RACES)
 
 
-@pytest.fixture(params=["azurite", "hdfs", "s3-ceph"])
+@pytest.fixture(params=["azurite", "gs-fake", "hdfs", "s3-ceph"])
 def place(request: pytest.FixtureRequest, store_server: Callable[[str], StoreServer]) -> StoreServer | Hdfs:
     """A place at each server that creates a name once."""
     if request.param == "hdfs":

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from holdfast.errors import ObjectMissingError
+from holdfast.errors import ObjectChangedError, ObjectMissingError
 from holdfast.remote.contract import ObjectInfo, storable_size_bytes, storable_time_ns
 
 _DIRECTORY_MARK = "hdi-isfolder"
@@ -49,3 +49,10 @@ def etag_of(answer: Any) -> str:
 def _nanoseconds(moment: datetime) -> int:
     """Return whole seconds, in ns: a HEAD is no more precise, although some stores' listings are."""
     return int(moment.timestamp()) * 10**9
+
+
+def of_version(info: ObjectInfo, etag: str) -> ObjectInfo:
+    """Return ``info``. Raises ``ObjectChangedError`` if its version is not ``etag``: not every server knows If-Match."""
+    if etag and info.etag != etag:
+        raise ObjectChangedError(f"GET {info.key}: the object is another version by now")
+    return info

@@ -44,7 +44,7 @@ from holdfast.remote.keys import (
 from holdfast.remote.large_create import LargeCreate
 from holdfast.remote.life_signs import sign_of_life
 from holdfast.remote.many_deletions import delete_divided, delete_each, says_nothing_of_others
-from holdfast.remote.obstore_answers import etag_of, info_of, info_with_metadata
+from holdfast.remote.obstore_answers import etag_of, info_of, info_with_metadata, of_version
 from holdfast.remote.obstore_errors import translated
 from holdfast.remote.s3_checksums import S3Checksums
 from holdfast.remote.s3_whole import WholePuts
@@ -159,13 +159,11 @@ class ObstoreStore(RemoteStore):
 
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
         if end <= start:
-            return ObjectBody(self._head(self._existing(key), etag), start, iter(()))
+            return ObjectBody(of_version(self._head(self._existing(key), etag), etag), start, iter(()))
         options: Any = {"range": (start, end), **({"if_match": etag} if etag else {})}
         with self._request(f"GET {key}"):
             result = obstore.get(self._store, self._existing(key), options=options)
-            info = info_with_metadata(result, self._hyphen)
-        if etag and info.etag != etag:  # not every server knows If-Match
-            raise ObjectChangedError(f"GET {key}: the object is another version by now")
+            info = of_version(info_with_metadata(result, self._hyphen), etag)
         return ObjectBody(info, start, self._buffers(result, key, min(end, info.size_bytes) - start))
 
     def write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> ObjectInfo:

@@ -25,6 +25,7 @@ from holdfast.errors import RemoteError
 from holdfast.remote import ObjectInfo, RemoteStore, open_store
 from tests.support.stores.azurite import serving_azurite
 from tests.support.stores.ceph import serving_ceph
+from tests.support.stores.fake_gcs import serving_fake_gcs
 from tests.support.stores.hdfs import serving_hdfs
 from tests.support.stores.s3 import serving_versitygw
 from tests.support.stores.sshd import serving_sshd
@@ -122,6 +123,12 @@ def _ceph() -> Iterator[StoreServer]:
 
 
 @contextmanager
+def _fake_gcs() -> Iterator[StoreServer]:
+    with serving_fake_gcs() as server:
+        yield StoreServer(server.url, server.options, server.put, server.pid)
+
+
+@contextmanager
 def serving_s3() -> Iterator[StoreServer]:
     """Run a versitygw until the block ends."""
     with serving_versitygw() as server:
@@ -175,6 +182,8 @@ SERVERS: dict[str, Callable[[], AbstractContextManager[StoreServer]]] = {
     "sshd": _sshd,
     "s3-ceph": _ceph,
 }
+CONTRACT_SERVERS = {**SERVERS, "gs-fake": _fake_gcs}
+"""The servers that the contract is held against. Those that refuse no credentials are not among ``SERVERS``."""
 
 
 def chosen(ours: list[str]) -> list[str]:
@@ -184,7 +193,9 @@ def chosen(ours: list[str]) -> list[str]:
 
 @pytest.fixture(scope="session")
 def store_server() -> Iterator[Callable[[str], StoreServer]]:
-    """A function that returns a new place at one of ``SERVERS``, which runs from its first use on, or at the given store."""
+    """A function that returns a new place at one of ``CONTRACT_SERVERS``, which runs from its first use on, or at the given
+    store.
+    """
     running: dict[str, StoreServer] = {}
     missing: dict[str, str] = {}
     with ExitStack() as servers:
@@ -192,7 +203,7 @@ def store_server() -> Iterator[Callable[[str], StoreServer]]:
         def place(name: str) -> StoreServer:
             if name not in running and name not in missing:
                 try:
-                    running[name] = servers.enter_context(SERVERS.get(name, _given)())
+                    running[name] = servers.enter_context(CONTRACT_SERVERS.get(name, _given)())
                 except (OSError, subprocess.CalledProcessError) as problem:
                     said = getattr(problem, "stderr", None) or b""
                     missing[name] = f"{name} can't be had: {problem} {said.decode(errors='replace')[-300:]}"

@@ -1,14 +1,18 @@
-"""Etags in conditions: without quotes only for a server that compares them so."""
+"""Etags in conditions: without quotes only for a server that compares them so, and compared here too."""
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
 
+import obstore
 import pytest
+from obstore.store import ObjectStore
 
 from holdfast.errors import ObjectChangedError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote.etag_quotes import EtagQuotes
+from tests.unit.remote.test_remote_contract import opened, put
 
 RIGHT = '"c4ca4238a0b923820dcc509a6f75849b"'
 OTHER = '"other"'
@@ -75,3 +79,20 @@ def test_several_ask_once() -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(find_out, range(8)))
     assert len(server.conditions) == 3
+
+
+@pytest.mark.parametrize("end", [0, 1])
+def test_another_version_is_refused_although_the_server_minds_no_condition(
+    end: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get = obstore.get
+
+    def without_condition(store: ObjectStore, path: str, *, options: dict[str, Any]) -> Any:
+        return get(store, path, options=cast(Any, {name: value for name, value in options.items() if name != "if_match"}))
+
+    monkeypatch.setattr(obstore, "get", without_condition)
+    store = opened("memory://")
+    first, second = (put(store, "a", data).etag for data in (b"1", b"22"))
+    with pytest.raises(ObjectChangedError):
+        store.read("a", 0, end, first)
+    assert store.read("a", 0, end, second).info.size_bytes == 2

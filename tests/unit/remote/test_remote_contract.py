@@ -29,7 +29,7 @@ from holdfast.errors import (
     RemoteUnavailableError,
 )
 from holdfast.remote import ObjectInfo, RemoteStore, UploadSource, open_store
-from tests.support.stores.contract_servers import GIVEN, SERVERS, Locked, StoreServer, chosen, immutable_files
+from tests.support.stores.contract_servers import CONTRACT_SERVERS, GIVEN, Locked, StoreServer, chosen, immutable_files
 from tests.support.stores.ftp_server import PASSWORD, serving_ftp
 from tests.support.stores.s3 import Versitygw
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
-_OURS = ["file", "memory", "s3-moto", "s3-versitygw", "fsspec-file", "fsspec-memory", "ftp-file", "hdfs", *SERVERS]
+_OURS = ["file", "memory", "s3-moto", "s3-versitygw", "fsspec-file", "fsspec-memory", "ftp-file", "hdfs", *CONTRACT_SERVERS]
 IMPLEMENTATIONS = chosen(_OURS)
 
 
@@ -70,7 +70,7 @@ class Implementation:
     @property
     def replaces_at_once(self) -> bool:
         """Whether a version is replaced in one step. The others look, delete and create."""
-        return self.store.capabilities.conditional_create and not self.name.endswith(("-moto", "file"))
+        return self.store.capabilities.conditional_create and not self.name.endswith(("-moto", "file", "gs-fake"))
 
 
 Record = Callable[[str, object], None]
@@ -87,7 +87,7 @@ def opened(url: str, options: dict[str, Any] | None = None, environment: dict[st
 def implementation(request: pytest.FixtureRequest, workspace: Path) -> Iterator[Implementation]:
     """Each of the implementations."""
     name: str = request.param
-    if name in SERVERS or name not in _OURS:
+    if name in CONTRACT_SERVERS or name not in _OURS:
         if name == "sshd" and not GIVEN and request.module.__name__ != __name__:
             pytest.skip("an SSH connection takes long: HOLDFAST_TEST_STORE=sshd runs the whole contract")
         place: StoreServer = request.getfixturevalue("store_server")(name)
