@@ -158,16 +158,17 @@ class ClusterNode:
 
     def kill_worker(self) -> None:
         """SIGKILL the worker; return when its executors have noticed and ended."""
-        self._kill_processes(WORKER)
+        self.kill_programs(WORKER)
         assert self._worker is not None
         self._worker.reap()
         wait_until(lambda: not self._inside.processes(EXECUTOR))
 
     def kill_executors(self) -> int:
         """SIGKILL the executors, whose worker starts new ones; return how many there were."""
-        return self._kill_processes(EXECUTOR)
+        return self.kill_programs(EXECUTOR)
 
-    def _kill_processes(self, of_class: str) -> int:
+    def kill_programs(self, of_class: str) -> int:
+        """SIGKILL the JVMs that run a class; return how many there were."""
         pids = self._inside.processes(of_class)
         for pid in pids:
             kill_process(pid)

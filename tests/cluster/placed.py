@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +15,13 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.node import ClusterNode
 from tests.cluster.plans import JAR
 from tests.cluster.settings import MOUNTPOINT, TOOLS
+from tests.support.daemons.node import wait_until
+from tests.support.spark.programs import CONNECT_SERVER, CONNECT_SERVER_STARTED
 from tests.support.spark.properties import documented_properties
+from tests.support.stores.servers import free_port
 
 _JOB = str(TOOLS / "checkout/tests/cluster/placed_job.py")
+_START_SECONDS = 300.0
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # halves what short jobs take
 _CONFS = {
     "spark.driver.extraJavaOptions": _QUICK,
@@ -58,6 +64,44 @@ def start_java(cluster: Cluster, jar: Path, name: str, rows: int, row_bytes: int
     job = ("--class", "Placed", str(jar), name, str(rows), str(row_bytes), str(executors))
     said = cluster.nodes[0].run("spark-submit", "--name", name, *words, *job)
     return Start(**json.loads(said.splitlines()[-1]))
+
+
+@contextmanager
+def connect_server(cluster: Cluster, executors: int) -> Iterator[str]:
+    """Run Spark Connect's server on the first node, by the documented properties alone, until the block ends.
+
+    It has all its executors, of one core each, before it listens. Gives the address for clients on that node.
+    """
+    node, port = cluster.nodes[0], free_port()
+    properties = {
+        **documented_properties(MOUNTPOINT, JAR),
+        **_CONFS,
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.cores.max": str(executors),
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
+    }
+    words = [word for key, value in properties.items() for word in ("--conf", f"{key}={value}")]
+    log = cluster.directory / f"connect-{port}.log"
+    with log.open("wb") as stream:
+        memory = f"SPARK_DAEMON_MEMORY={_CONFS['spark.driver.memory']}"  # not the driver's, for this class
+        command = node.command("env", memory, "spark-submit", "--class", CONNECT_SERVER, "--name", "connect", *words)
+        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream)
+    try:
+        wait_until(lambda: server.poll() is not None or CONNECT_SERVER_STARTED in log.read_text(), _START_SECONDS)
+        assert server.poll() is None, log.read_text()[-3000:]
+        yield f"sc://localhost:{port}"
+    finally:
+        node.kill_programs(CONNECT_SERVER)
+        server.wait()
+
+
+def run_connected(cluster: Cluster, remote: str, jar: Path, name: str) -> None:
+    """Run the Java job ``Counts`` of ``jar`` as the query ``name``, by a client of the server at ``remote``."""
+    settings = cluster.shared / "client.conf"
+    settings.write_text("spark.driver.memory 600m\n")  # in the place of the node's own file, which names a master
+    job = ("--properties-file", str(settings), "--remote", remote, "--class", "Counts", str(jar), name)
+    cluster.nodes[0].run("spark-submit", *job)
 
 
 def held(cluster: Cluster, name: str) -> dict[str, dict[int, int]]:

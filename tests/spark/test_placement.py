@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.placed import Start, fetched, held, held_by, start, start_java
+from tests.cluster.placed import Start, connect_server, fetched, held, held_by, run_connected, start, start_java
 from tests.cluster.settings import Settings
 from tests.support.daemons.node import wait_until
 from tests.support.spark import programs as spark_programs
@@ -71,3 +71,25 @@ def _with_the_second_busy(cluster: Cluster, before: Start) -> None:
     busy = start(cluster, "flights", *_ROWS, "--busy", cluster.settings.address(2), executors=_NODES - 1)
     assert busy.batch == before.batch + 1
     assert busy.balances() == [[_PARTITIONS]]
+
+
+@pytest.mark.timeout(900)
+def test_a_server_of_spark_connect_places_state_as_any_driver_does(disk: Path, tmp_path: Path) -> None:
+    """By the plugin of the properties file: under another server, each node works with the partitions that it had before."""
+    jar = spark_programs.jar_of("Counts", tmp_path)
+    settings = Settings(nodes=_NODES, partitions=_PARTITIONS, options=(("holdings.interval_seconds", "0.2"),))
+    with Cluster.running(disk, settings) as cluster:
+        shutil.copy(jar, cluster.shared)
+        by_version = []
+        for version in (1, 2):
+            with connect_server(cluster, _NODES) as remote:
+                run_connected(cluster, remote, cluster.shared / jar.name, "connected")
+            wait_until(lambda: sum(map(len, _worked_with(cluster, version))) == _PARTITIONS)  # noqa: B023 called in this turn
+            by_version.append(_worked_with(cluster, version))
+        assert [len(partitions) for partitions in by_version[0]] == [4, 4, 4]
+        assert by_version[1] == by_version[0]
+
+
+def _worked_with(cluster: Cluster, version: int) -> list[set[int]]:
+    """Return the partitions of the query ``connected`` of which each node has this version, or a newer one, of its own."""
+    return [set(held_by(node, "connected", version, copies=False)) for node in cluster.nodes]

@@ -21,7 +21,9 @@ from tests.support.stores.servers import free_port
 
 HOME = Path(pyspark.__file__).parent
 SOURCES = Path(__file__).parent / "java"
-_CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+CONNECT_SERVER_STARTED = "Spark Connect server started"
+"""The line in its log that says so."""
 _START_SECONDS = 300.0
 _SMALL = {
     "spark.master": "local[2]",
@@ -58,7 +60,7 @@ def connect_server(directory: Path, properties: Path, variables: Mapping[str, st
     """Run Spark Connect's server with the properties and the environment's ``variables``; give its address."""
     port = free_port()
     script = home / "sbin/start-connect-server.sh"  # since 4.3, PySpark has it
-    by_class = [str(home / "bin/spark-submit"), "--class", _CONNECT_SERVER, "--name", "Spark Connect server"]
+    by_class = [str(home / "bin/spark-submit"), "--class", CONNECT_SERVER, "--name", "Spark Connect server"]
     command = [str(script), "--wait"] if script.exists() else by_class
     command += ["--properties-file", str(properties), "--conf", f"spark.connect.grpc.binding.port={port}"]
     log = directory / "server.log"
@@ -67,7 +69,7 @@ def connect_server(directory: Path, properties: Path, variables: Mapping[str, st
             command, env=environment(variables), cwd=directory, stdout=stream, stderr=stream, start_new_session=True
         )
     try:
-        wait_until(lambda: server.poll() is not None or "Spark Connect server started" in log.read_text(), _START_SECONDS)
+        wait_until(lambda: server.poll() is not None or CONNECT_SERVER_STARTED in log.read_text(), _START_SECONDS)
         assert server.poll() is None, log.read_text()[-3000:]
         yield f"sc://localhost:{port}"
     finally:
