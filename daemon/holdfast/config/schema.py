@@ -62,9 +62,10 @@ class MountSection(Section, frozen=True):
 
 
 class StoreSection(Section, frozen=True):
-    """``[store]``: the directory on the local disk that holds the cache and the working directories."""
+    """``[store]``: the directory on the local disk that holds the cache and the working directories, and other disks."""
 
     directory: NotEmpty = "/var/lib/holdfast/store"
+    other_disks: list[NotEmpty] = msgspec.field(default_factory=list)
 
 
 class ZoneSection(Section, frozen=True):

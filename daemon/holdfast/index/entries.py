@@ -15,7 +15,7 @@ from holdfast.errors import IndexUnwritableError
 from holdfast.index.mapped_pages import MappedPages
 from holdfast.index.records import UNSENT, Entry, EntryState, decoded_entry, decoded_size, encoded, may_have_state
 from holdfast.index.transactions import writing
-from holdfast.system.file_id import FileId
+from holdfast.system.file_id import FileId, disk_of, first_id_on
 
 _key = Struct(">Q").pack
 _file = cast("Callable[[bytes], FileId]", int.from_bytes)  # in the order of bytes of _key, which is its default
@@ -124,6 +124,23 @@ class Entries:
         self.cached_bytes -= _cached_bytes(old)
         for follower in self._followers:
             follower.note(old, None)
+
+    def discard_other_disks(self, kept: Collection[int]) -> list[bytes]:
+        """Forget all files on other disks than the first and those with the numbers in ``kept``.
+
+        Returns the paths of those that were to be sent.
+        """
+        gone, unsent = [], []
+        first = _key(first_id_on(1))
+        while page := self._page(first):
+            gone += [file for file in map(_file, (key for key, _ in page)) if disk_of(file) not in kept]
+            first = page[-1][0] + b"\0"
+        for file in gone:
+            entry = self.get(file)
+            if entry is not None and entry.state in UNSENT:
+                unsent.append(entry.path)
+            self.discard(file)
+        return unsent
 
     def begin(self, inode: FileId) -> None:
         """Forget the entry of an older file whose inode number a new file has now."""

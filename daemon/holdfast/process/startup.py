@@ -114,6 +114,7 @@ async def _run(
     counters = Counters()
     with _store(config, inheritance) as store, _index(store) as index, _session(handover, inheritance) as tables:
         events = EventLog(time.time, store.path / "events.jsonl")
+        _forget_lost_disks(store, index, events)
         _tell_of_the_past(index, refusal, tables, events)
         if inheritance:
             inheritance.check(config.mount.mountpoint, store.store_id)
@@ -170,6 +171,18 @@ def _tell_of_the_past(index: Index, refusal: str, tables: SessionTables, events:
     tables.executed.count_end(hung=hang is not None and not hang.was_stopped)
 
 
+def _forget_lost_disks(store: StoreDirectory, index: Index, events: EventLog) -> None:
+    """Forget what was on disks that are gone, and tell of it: nobody else has it."""
+    for disk in store.others.lost:
+        _log.error("the disk %s is lost, with %d working directories: %s", disk.path, len(disk.workdirs), disk.problem)
+        events.emit("disk-lost", disk=disk.path, problem=disk.problem, workdirs=len(disk.workdirs))
+        for path in disk.workdirs:
+            events.emit("workdir-lost", path=os.fsdecode(path), disk=disk.path)
+    if store.others.disks or store.others.lost:
+        for path in index.entries.discard_other_disks({disk.number for disk in store.others.disks}):
+            events.emit("unsent-lost", path=os.fsdecode(path))
+
+
 def _tell(ground: Ground, path: str, events: EventLog) -> None:
     if ground.is_unprotected:
         _log.warning("the directory below %s is %s", path, ground.protection)
@@ -188,7 +201,7 @@ def _prepare_process() -> None:
 
 @contextmanager
 def _store(config: Config, inheritance: Inheritance | None) -> Iterator[StoreDirectory]:
-    store = StoreDirectory.open(Path(config.store.directory))
+    store = StoreDirectory.open(Path(config.store.directory), [Path(disk) for disk in config.store.other_disks])
     try:
         left_over = store.staging.clear()
         if inheritance is None:  # else what is open may be among it (workdirs.tree)

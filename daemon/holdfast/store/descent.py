@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from holdfast.system.file_id import FileId, file_stat, listed_id
+from holdfast.system.file_id import FileId, file_stat, listed_ids
 
 DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -35,14 +35,22 @@ def _any(_: Entry) -> bool:
     return True
 
 
+def open_child(directory_fd: int, name: bytes) -> int:
+    """Return a new ``O_PATH`` descriptor of the subdirectory ``name``. Raises ``OSError``."""
+    return os.open(name, DIRECTORY, dir_fd=directory_fd)
+
+
 def descend(
-    top_fd: int, deepest: int | None = None, enters: Callable[[Entry], bool] = _any
+    top_fd: int,
+    deepest: int | None = None,
+    enters: Callable[[Entry], bool] = _any,
+    opened: Callable[[int, bytes], int] = open_child,
 ) -> Iterator[tuple[list[bytes], int, list[Entry]]]:
     """Yield every directory from ``top_fd`` down: the names that lead to it, its ``O_PATH`` descriptor, its entries.
 
     Names and descriptor are valid until the next step. Directories more than ``deepest`` levels down, those that ``enters``
-    denies, those that vanish and those that this user may not read are left out. Waits for the disk: call it in a thread.
-    Raises ``OSError``.
+    denies, those that vanish and those that this user may not read are left out. ``opened`` opens a subdirectory. Waits for
+    the disk: call it in a thread. Raises ``OSError``.
     """
     fd = os.open(b".", DIRECTORY, dir_fd=top_fd)
     trail: list[bytes] = []
@@ -60,10 +68,10 @@ def descend(
                     if not levels:
                         return
                     del trail[-1]
-                    fd = _returned(fd, top_fd, trail, levels)
+                    fd = _returned(fd, top_fd, trail, levels, opened)
                 name = levels[-1].left.pop()
                 with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-                    child = os.open(name, DIRECTORY, dir_fd=fd)
+                    child = opened(fd, name)
             os.close(fd)
             fd = child
             trail.append(name)
@@ -71,7 +79,7 @@ def descend(
         os.close(fd)
 
 
-def _returned(fd: int, top_fd: int, trail: list[bytes], levels: list[_Level]) -> int:
+def _returned(fd: int, top_fd: int, trail: list[bytes], levels: list[_Level], opened: Callable[[int, bytes], int]) -> int:
     """Exchange the descriptor of a directory for that of the one above, which is at ``trail``.
 
     If somebody has moved or closed the directory, the path is walked from the top again; what is gone is left out.
@@ -85,7 +93,7 @@ def _returned(fd: int, top_fd: int, trail: list[bytes], levels: list[_Level]) ->
         above = os.open(b".", DIRECTORY, dir_fd=top_fd)
         for depth, name in enumerate(trail):
             try:
-                child = os.open(name, DIRECTORY, dir_fd=above)
+                child = opened(above, name)
             except OSError:
                 del trail[depth:], levels[depth + 1 :]
                 break
@@ -97,5 +105,6 @@ def _returned(fd: int, top_fd: int, trail: list[bytes], levels: list[_Level]) ->
 
 def _entries(fd: int) -> list[Entry]:
     with suppress(FileNotFoundError, PermissionError), os.scandir(f"/proc/self/fd/{fd}") as entries:
+        listed_id = listed_ids(fd)
         return [Entry(os.fsencode(one.name), listed_id(one), one.is_dir(follow_symlinks=False)) for one in entries]
     return []

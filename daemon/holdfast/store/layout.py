@@ -8,9 +8,11 @@
     tree/           the backing tree, in the shape of the mount
     fetching/  orphans/  trash/  quarantine/
     index/          LMDB
+    disks.json      the other disks in use, with the first one (store.other_disks)
     plans/          plans of sweeps (checkpoints.sweeps.plan_store), created with the first one
 
-The format version changes whenever an older daemon would misread what a newer one wrote.
+The format version changes whenever an older daemon would misread what a newer one wrote. A store with other disks has
+another one than a store without.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import errno
 import fcntl
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,24 +35,32 @@ from holdfast.store.change_stamps import Stamps
 from holdfast.store.deferred_free import Freeing
 from holdfast.store.directory_times import ImpliedTimes
 from holdfast.store.held_directories import NOTES_BYTES, HeldDirectories, HeldDirectory
+from holdfast.store.other_disks import AREAS, NO_OTHER_DISKS, OtherDisks, are_known, open_other_disks
 from holdfast.store.outside_calls import Answer, OutsideCalls
 from holdfast.store.quarantine import Quarantine
+from holdfast.store.spread_tree import SpreadTree
 from holdfast.store.staging import Orphanage, Staging, Trash
+from holdfast.store.suitability import (
+    PROBE,
+    STORE_DIRECTORY,
+    check_hard_links,
+    check_lasting,
+    check_writable,
+    failed,
+)
 from holdfast.store.tree import Tree
+from holdfast.system import file_id
 from holdfast.system.whole_file import new_name, write_whole
 
 FORMAT_VERSION = 1
-_VOLATILE = {"tmpfs", "ramfs"}
+SPREAD_FORMAT_VERSION = 2
+"""The format of a store with other disks."""
 _FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"
 _HELD_FILE = "held"
-_PROBE = ".probe-"
 _OF_FILES = ("tree", "fetching", "orphans", "trash", "quarantine")
 """The subdirectories between which files are renamed and linked."""
 _SUBDIRECTORIES = (*_OF_FILES, "index")
-_FAILED = frozenset({errno.EIO, errno.EROFS, errno.ENXIO, errno.ENODEV, errno.EUCLEAN, errno.ESHUTDOWN})
-"""The errors of a disk that is broken or gone, and of its file system, which takes no more writes then."""
-_WHERE_TO = "set store.directory (--store) to a directory on ext4, XFS or btrfs"
 _ANOTHER = (
     "set store.directory (--store) to a new directory, and keep this one: "
     "working directories, and files that were never sent, are nowhere else"
@@ -79,11 +89,13 @@ class StoreDirectory:
     freeing: Freeing
     implied_times: ImpliedTimes
     calls: OutsideCalls
+    others: OtherDisks
     _descriptors: tuple[int, ...]
+    _undo: ExitStack
 
     @classmethod
-    def open(cls, path: Path) -> StoreDirectory:
-        """Open the store at ``path``; create it if it is empty or missing.
+    def open(cls, path: Path, other_disks: Sequence[Path] = ()) -> StoreDirectory:
+        """Open the store at ``path``, and its ``other_disks``; create what is empty or missing.
 
         Raises ``StoreUnsuitableError`` (not writable, no hard links, on tmpfs, on two disks, another format, not a store)
         and ``StoreInUseError``. A directory that is refused is left unchanged, and a missing one is not created.
@@ -92,33 +104,56 @@ class StoreDirectory:
             _make(path, undo)
             _check_contents(path)
             _read_format(path)
-            kind = _check_lasting(path)
+            kind = check_lasting(path, STORE_DIRECTORY)
             _check_one_file_system(path)
             lock_fd = _lock(path, undo)
-            _check_hard_links(path, kind)
+            check_hard_links(path, kind, STORE_DIRECTORY)
             store_id = _read_format(path) or _write_format(path, undo)  # another daemon may have written it before
             fds = {name: _open_subdirectory(path, name, undo) for name in _SUBDIRECTORIES}
             stamps = Stamps.tried(fds["fetching"])
             notes_fd = _open_notes(path, undo)
             _sign(lock_fd)
+            others = _open_others(path, store_id, fds["tree"], other_disks, undo)
             undo.pop_all()
+        return cls._of(path, store_id, fds, stamps, others, lock_fd, notes_fd)
+
+    @classmethod
+    def _of(
+        cls,
+        path: Path,
+        store_id: str,
+        fds: dict[str, int],
+        stamps: Stamps,
+        others: OtherDisks,
+        lock_fd: int,
+        notes_fd: int,
+    ) -> StoreDirectory:
         calls = OutsideCalls()
         freeing = Freeing(calls)
-        tree, quarantine = Tree(fds["tree"], HeldDirectories(notes_fd)), Quarantine(fds["quarantine"])
+        held = HeldDirectories(notes_fd)
+        undo = ExitStack()
+        tree = Tree(fds["tree"], held)
+        if others.disks:
+            tree = SpreadTree(fds["tree"], held, others.disks, others.placed)
+            undo.callback(file_id.tell_apart(tree.file_stat, tree.listed_ids))
+        area = {name: [disk.place(name) for disk in others.disks] for name in AREAS}
+        quarantine = Quarantine(fds["quarantine"], others=area["quarantine"])
         _restore_held(tree, quarantine, calls)
         return cls(
             path,
             store_id,
             tree,
-            Staging(fds["fetching"]),
-            Orphanage(fds["orphans"], calls),
-            Trash(fds["trash"], freeing),
+            Staging(fds["fetching"], area["fetching"], (lambda target: tree.anchor(target)[0]) if others.disks else None),
+            Orphanage(fds["orphans"], calls, area["orphans"]),
+            Trash(fds["trash"], freeing, area["trash"]),
             quarantine,
             stamps,
             freeing,
             ImpliedTimes((path / _FORMAT_FILE).stat().st_mtime_ns),
             calls,
-            (*fds.values(), lock_fd, notes_fd),
+            others,
+            (*fds.values(), lock_fd, notes_fd, *(fd for disk in others.disks for fd in disk.fds.values())),
+            undo,
         )
 
     @staticmethod
@@ -132,7 +167,7 @@ class StoreDirectory:
             if nearest == path:
                 _check_contents(path)
                 _read_format(path)
-            _check_lasting(path, nearest)
+            check_lasting(path, STORE_DIRECTORY, nearest)
             _check_one_file_system(path)
             if not nearest.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
@@ -148,17 +183,10 @@ class StoreDirectory:
     @staticmethod
     def has_failed(path: Path) -> bool:
         """Say whether the disk of the store at ``path`` has failed: no daemon can start on it. Waits for the disk."""
-        probe = path / f"{_PROBE}disk"
         try:
-            probe.unlink(missing_ok=True)  # a crash may have left it behind
-            fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-                probe.unlink()
+            check_writable(path)
         except OSError as problem:
-            return problem.errno in _FAILED
+            return failed(problem)
         return False
 
     @property
@@ -168,6 +196,7 @@ class StoreDirectory:
 
     def close(self) -> None:
         """Close all descriptors, which releases the lock."""
+        self._undo.close()
         self.freeing.end()
         self.calls.close()
         for fd in self._descriptors:
@@ -189,7 +218,7 @@ def _remove_if_empty(directory: Path) -> None:
 
 def _check_contents(path: Path) -> None:
     ours = (_LOCK_FILE, "lost+found", new_name(_FORMAT_FILE))
-    others = sorted(name for name in os.listdir(path) if name not in ours and not name.startswith(_PROBE))
+    others = sorted(name for name in os.listdir(path) if name not in ours and not name.startswith(PROBE))
     if others and _FORMAT_FILE not in others:
         raise StoreUnsuitableError(
             f"the directory {path} is not empty and not a store (it holds {', '.join(others[:3])}); "
@@ -209,15 +238,6 @@ def _explained(path: Path) -> Iterator[None]:
             f"the store directory {path} can't be used: {what}{problem.strerror}; {mend}, "
             "or set store.directory (--store) to another one"
         ) from None
-
-
-def _check_lasting(path: Path, there: Path | None = None) -> str:
-    """Return the kind of file system that ``path`` is on, or ``there``, a directory above it; refuse those in memory."""
-    device = (there or path).stat().st_dev
-    kind = next((mount.file_system for mount in mountpoint.mounts() if mount.device == device), "unknown")
-    if kind in _VOLATILE:
-        raise StoreUnsuitableError(f"the store directory {path} is on {kind}, which a reboot empties; {_WHERE_TO}")
-    return kind
 
 
 def _check_one_file_system(path: Path) -> None:
@@ -255,22 +275,6 @@ def _sign(lock_fd: int) -> None:
     os.pwrite(lock_fd, b"%d\n" % os.getpid(), 0)
 
 
-def _check_hard_links(path: Path, kind: str) -> None:
-    probe, link = path / f"{_PROBE}file", path / f"{_PROBE}link"
-    link.unlink(missing_ok=True)  # a crash may have left it behind
-    try:
-        probe.touch()
-        try:
-            os.link(probe, link)
-        except OSError as problem:  # link(2) says EPERM where the file system has no hard links
-            raise StoreUnsuitableError(
-                f"the store directory {path} is on {kind}, which can't make hard links ({problem.strerror}); {_WHERE_TO}"
-            ) from None
-    finally:
-        probe.unlink(missing_ok=True)
-        link.unlink(missing_ok=True)
-
-
 def _read_format(path: Path) -> str | None:
     """Return the store's id; None when there is no store yet."""
     file = path / _FORMAT_FILE
@@ -280,9 +284,9 @@ def _read_format(path: Path) -> str | None:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise StoreUnsuitableError(f"{file} is damaged; restore it from a copy, or {_ANOTHER}") from None
-    if content.format != FORMAT_VERSION:
+    if content.format not in (FORMAT_VERSION, SPREAD_FORMAT_VERSION):
         raise StoreUnsuitableError(
-            f"the store directory {path} has format {content.format}, this Holdfast reads format {FORMAT_VERSION}; "
+            f"the store directory {path} has format {content.format}, this Holdfast reads format {SPREAD_FORMAT_VERSION}; "
             f"install the version that wrote it, or {_ANOTHER}"
         )
     return content.store
@@ -293,6 +297,27 @@ def _write_format(path: Path, undo: ExitStack) -> str:
     undo.callback((path / _FORMAT_FILE).unlink, missing_ok=True)
     write_whole(path / _FORMAT_FILE, [msgspec.json.encode(_Format(FORMAT_VERSION, store_id))])
     return store_id
+
+
+def _open_others(path: Path, store_id: str, tree_fd: int, paths: Sequence[Path], undo: ExitStack) -> OtherDisks:
+    """Open the other disks. While there may be any, older versions are kept away: they don't know of placeholders."""
+    if not paths and not are_known(path):
+        return NO_OTHER_DISKS
+    _set_format(path, store_id, SPREAD_FORMAT_VERSION)
+    others = open_other_disks(path, store_id, tree_fd, paths, undo)
+    if not others.disks:
+        _set_format(path, store_id, FORMAT_VERSION)
+    return others
+
+
+def _set_format(path: Path, store_id: str, version: int) -> None:
+    """Change the format version. The file keeps its mtime, which is that of the store's directories (``implied_times``)."""
+    file = path / _FORMAT_FILE
+    if msgspec.json.decode(file.read_bytes(), type=_Format).format == version:
+        return
+    before = file.stat()
+    write_whole(file, [msgspec.json.encode(_Format(version, store_id))])
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def _open_subdirectory(path: Path, name: str, undo: ExitStack) -> int:
@@ -324,9 +349,11 @@ def _restore_held(tree: Tree, quarantine: Quarantine, calls: OutsideCalls) -> No
 
     def probe(directory: HeldDirectory) -> Answer:
         if directory.path is not None:
-            return calls.begin("probe_directory", [tree.root_fd], directory.path)
-        answer = calls.begin("probe_directory", [quarantine.directory_fd], b"")
-        quarantine.hold(answer)
+            fd, path = tree.anchor(directory.path)
+            return calls.begin("probe_directory", [fd], path)
+        for fd in quarantine.directories():
+            answer = calls.begin("probe_directory", [fd], b"")
+            quarantine.hold(answer)
         return answer
 
     tree.held.restore(probe)

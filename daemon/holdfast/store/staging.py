@@ -1,8 +1,8 @@
 """Files outside the tree: arriving (``fetching/``), nameless but open (``orphans/``), to be deleted (``trash/``).
 
-All three are on the tree's file system, so a rename or a link moves a file in one step. A crash leaves files behind that
-are no longer needed: ``clear`` removes them at the start, before the mount exists. A takeover keeps the orphans that are
-open.
+All three are on each disk that files of the tree are on (``store.areas``), so a rename or a link moves a file in one step. A
+crash leaves files behind that are no longer needed: ``clear`` removes them at the start, before the mount exists. A takeover
+keeps the orphans that are open.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import itertools
 import os
 import threading
 import uuid
-from collections.abc import Container
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from functools import partial
 
+from holdfast.store.areas import Area, Place
 from holdfast.store.deferred_free import Freeing
 from holdfast.store.outside_calls import SHELTERED, OutsideCalls
 from holdfast.store.removal import remove
@@ -31,17 +32,27 @@ _ASIDE = b"aside-"
 class Staging:
     """Files that arrive from a store. They have temporary names until they are complete and verified."""
 
-    def __init__(self, directory_fd: int) -> None:
-        self.directory_fd = directory_fd
+    def __init__(
+        self, directory_fd: int, others: Iterable[Place] = (), disk_at: Callable[[bytes], int] | None = None
+    ) -> None:
+        """``disk_at`` returns a descriptor of something on the disk that a path in the tree is on, if there are others."""
+        self._area = Area(directory_fd, others)
+        self._disk_at = disk_at
         self._numbers = itertools.count(1)
+        self._elsewhere: dict[bytes, int] = {}
+        """The descriptors of the directories of those files that are on other disks, by name."""
 
-    def create(self, size_bytes: int) -> tuple[bytes, int]:
+    def create(self, size_bytes: int, target: bytes = b"") -> tuple[bytes, int]:
         """Create a file with room for ``size_bytes``; return its name and a read-write descriptor.
 
-        Raises ``OSError`` with ENOSPC if the disk has no room, and leaves nothing behind.
+        It is on the disk of the path ``target`` in the tree. Raises ``OSError`` with ENOSPC if the disk has no room, and
+        leaves nothing behind.
         """
         name = b"%d" % next(self._numbers)
-        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self.directory_fd)
+        directory_fd = self._area.first_fd if self._disk_at is None else self._area.beside(self._disk_at(target))
+        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory_fd)
+        if directory_fd != self._area.first_fd:
+            self._elsewhere[name] = directory_fd
         try:
             if size_bytes:
                 os.posix_fallocate(fd, 0, size_bytes)
@@ -53,15 +64,15 @@ class Staging:
 
     def place(self, name: bytes, target_fd: int, target: bytes) -> None:
         """Move a complete file to its place in the tree. Raises ``OSError``: ``FileExistsError`` if the place is taken."""
-        rename_with_flags(self.directory_fd, name, target_fd, target, RENAME_NOREPLACE)
+        rename_with_flags(self._elsewhere.get(name, self._area.first_fd), name, target_fd, target, RENAME_NOREPLACE)
 
     def discard(self, name: bytes) -> None:
         """Remove a file that is not needed, if it still exists."""
-        _unlink_if_there(name, self.directory_fd)
+        _unlink_if_there(name, self._elsewhere.pop(name, self._area.first_fd))
 
     def clear(self) -> int:
         """Remove everything; return how many files there were."""
-        return _clear(self.directory_fd)
+        return sum(_clear(fd) for fd in self._area.all())
 
 
 class Orphanage:
@@ -70,57 +81,64 @@ class Orphanage:
     One whose inode's lock a user may hold has the name ``file`` in a directory ``N.d`` (``outside_calls.shelter``).
     """
 
-    def __init__(self, directory_fd: int, calls: OutsideCalls) -> None:
-        self.directory_fd = directory_fd
+    def __init__(self, directory_fd: int, calls: OutsideCalls, others: Iterable[Place] = ()) -> None:
+        self._area = Area(directory_fd, others)
+        self.directory_of = self._area.of
+        """Returns the descriptor of the directory that a file comes to."""
         self._calls = calls
 
     def take(self, source_fd: int, name: bytes, inode: FileId) -> None:
         """Move the last name of ``inode`` here. Raises ``OSError``."""
-        os.rename(name, b"%d" % inode, src_dir_fd=source_fd, dst_dir_fd=self.directory_fd)
+        os.rename(name, b"%d" % inode, src_dir_fd=source_fd, dst_dir_fd=self._area.of(inode))
 
     def shelter(self, source_fd: int, name: bytes, inode: FileId) -> None:
         """Give ``inode`` a second name here, so that the first may be renamed over. Raises ``OSError``."""
         self.release(inode)
-        os.link(name, b"%d" % inode, src_dir_fd=source_fd, dst_dir_fd=self.directory_fd, follow_symlinks=False)
+        os.link(name, b"%d" % inode, src_dir_fd=source_fd, dst_dir_fd=self._area.of(inode), follow_symlinks=False)
 
     def shelter_open(self, fd: int, inode: FileId) -> None:
         """Give ``inode``, which is open as ``fd``, a name here; its others are about to go. Raises ``OSError``."""
-        os.link(f"/proc/self/fd/{fd}", b"%d" % inode, dst_dir_fd=self.directory_fd, follow_symlinks=True)
+        os.link(f"/proc/self/fd/{fd}", b"%d" % inode, dst_dir_fd=self._area.of(inode), follow_symlinks=True)
 
     def release(self, inode: FileId) -> None:
         """Remove the name here; the file is freed with its last descriptor."""
+        directory_fd = self._area.of(inode)
         try:
-            os.unlink(b"%d" % inode, dir_fd=self.directory_fd)
+            os.unlink(b"%d" % inode, dir_fd=directory_fd)
         except FileNotFoundError:
-            self._discard(own_directory(inode))
+            self._discard(own_directory(inode), directory_fd)
 
-    def _discard(self, name: bytes) -> None:
+    def _discard(self, name: bytes, directory_fd: int) -> None:
         """Remove a directory for one file, if it exists, without waiting: a call of an earlier daemon may have its lock.
 
         If there is no process for that now, the next start does it.
         """
         with suppress(OSError):
-            file_stat(name, dir_fd=self.directory_fd, follow_symlinks=False)
-            self._calls.begin("discard", [self.directory_fd], name).close()
+            file_stat(name, dir_fd=directory_fd, follow_symlinks=False)
+            self._calls.begin("discard", [directory_fd], name).close()
 
     def inodes(self) -> set[FileId]:
         """Return which files are here."""
-        return {FileId(int(name.removesuffix(_OWN))) for name in _names(self.directory_fd)}
+        return {FileId(int(name.removesuffix(_OWN))) for fd in self._area.all() for name in _names(fd)}
 
     def open(self, inode: FileId) -> int:
         """Return a new descriptor, for reading and writing, of a file here. Raises ``OSError``."""
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+        directory_fd = self._area.of(inode)
         try:
-            return os.open(b"%d" % inode, flags, dir_fd=self.directory_fd)
+            return os.open(b"%d" % inode, flags, dir_fd=directory_fd)
         except FileNotFoundError:
-            return os.open(own_directory(inode) + b"/" + SHELTERED, flags, dir_fd=self.directory_fd)
+            return os.open(own_directory(inode) + b"/" + SHELTERED, flags, dir_fd=directory_fd)
 
     def clear(self) -> int:
         """Remove everything; return how many files there were."""
-        for name in _names(self.directory_fd):
-            if name.endswith(_OWN):
-                self._discard(name)
-        return _clear(self.directory_fd, spared=_OWN)
+        count = 0
+        for fd in self._area.all():
+            for name in _names(fd):
+                if name.endswith(_OWN):
+                    self._discard(name, fd)
+            count += _clear(fd, spared=_OWN)
+        return count
 
 
 def own_directory(inode: FileId) -> bytes:
@@ -131,8 +149,8 @@ def own_directory(inode: FileId) -> bytes:
 class Trash:
     """Directory trees that are no longer visible and wait to be deleted."""
 
-    def __init__(self, directory_fd: int, freeing: Freeing) -> None:
-        self.directory_fd = directory_fd
+    def __init__(self, directory_fd: int, freeing: Freeing, others: Iterable[Place] = ()) -> None:
+        self._area = Area(directory_fd, others)
         self._freeing = freeing
         self._numbers = itertools.count(1)
         self._emptying = threading.Lock()
@@ -140,9 +158,10 @@ class Trash:
 
     def throw(self, source_fd: int, name: bytes) -> None:
         """Move the entry ``name`` here in one step. Raises ``OSError``."""
+        directory_fd = self._area.beside(source_fd)
         while True:
             try:
-                rename_with_flags(source_fd, name, self.directory_fd, b"%d" % next(self._numbers), RENAME_NOREPLACE)
+                rename_with_flags(source_fd, name, directory_fd, b"%d" % next(self._numbers), RENAME_NOREPLACE)
                 return
             except FileExistsError:
                 continue
@@ -155,18 +174,25 @@ class Trash:
         disk: call it in a thread.
         """
         with self._emptying:
-            names = [name for name in _names(self.directory_fd) if not name.startswith(_ASIDE)]
+            count = 0
             spared: list[bytes] = []
-            for name in names:
-                before = len(spared)
-                try:
-                    remove(self.directory_fd, name, partial(self._unlink, hot, spared))
-                except OSError as problem:
-                    if len(spared) == before:
-                        self._set_aside(name, problem)
+            for fd in self._area.all():
+                with self._area.unless_failed(fd):
+                    count += self._empty(fd, hot, spared)
             if spared:
                 raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), spared[0])
-            return len(names)
+            return count
+
+    def _empty(self, directory_fd: int, hot: Container[FileId], spared: list[bytes]) -> int:
+        names = [name for name in _names(directory_fd) if not name.startswith(_ASIDE)]
+        for name in names:
+            before = len(spared)
+            try:
+                remove(directory_fd, name, partial(self._unlink, hot, spared))
+            except OSError as problem:
+                if len(spared) == before:
+                    self._set_aside(directory_fd, name, problem)
+        return len(names)
 
     def _unlink(self, hot: Container[FileId], spared: list[bytes], name: bytes, directory_fd: int) -> None:
         if hot and file_stat(name, dir_fd=directory_fd, follow_symlinks=False).st_ino in hot:
@@ -179,10 +205,10 @@ class Trash:
         failures, self._failures = self._failures, []
         return failures
 
-    def _set_aside(self, name: bytes, problem: OSError) -> None:
+    def _set_aside(self, directory_fd: int, name: bytes, problem: OSError) -> None:
         aside = _ASIDE + uuid.uuid4().hex.encode()
         with suppress(OSError):
-            os.rename(name, aside, src_dir_fd=self.directory_fd, dst_dir_fd=self.directory_fd)
+            os.rename(name, aside, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
             self._failures.append(f"trash/{aside.decode()}: {problem.strerror}")
 
 

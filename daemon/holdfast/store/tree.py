@@ -40,6 +40,53 @@ class Tree:
         """Return a new ``O_PATH`` descriptor of the subdirectory ``name``. Raises ``OSError``."""
         return os.open(name, DIRECTORY, dir_fd=directory_fd)
 
+    # --- what differs where directories are on other disks (``store.placeholders``) -------------------------------------
+
+    def anchor(self, path: bytes) -> tuple[int, bytes]:
+        """Return a descriptor of the tree's own, and the path from there, by which the system finds what is at ``path``."""
+        return self.root_fd, path
+
+    def path_of(self, directory_fd: int) -> bytes | None:
+        """Return the path of a directory; None if it is not in the tree. Raises ``OSError``."""
+        root, path = (os.readlink(b"/proc/self/fd/%d" % fd) for fd in (self.root_fd, directory_fd))
+        return path[len(root) + 1 :] if path == root or path.startswith(root + b"/") else None
+
+    def are_apart(self, file: FileId, other: FileId) -> bool:
+        """Say whether two files, or directories, are on different disks: then no name of one can come to the other."""
+        del file, other
+        return False
+
+    def lists_ids(self, directory: FileId) -> bool:
+        """Say whether what the system lists as the inode numbers in a directory are ids."""
+        del directory
+        return True
+
+    def disk_fd(self, directory: FileId) -> int:
+        """Return a descriptor of the tree's own on the disk that a directory is on."""
+        del directory
+        return self.root_fd
+
+    def place_on_a_disk(self, parent_fd: int, path: bytes) -> None:
+        """Choose a disk for the working directory at ``path``, new and empty, in the directory ``parent_fd``."""
+
+    def has_lost(self, path: bytes) -> bool:
+        """Say whether the disk of the working directory at ``path`` has failed."""
+        del path
+        return False
+
+    def remove_directory(self, parent_fd: int, name: bytes) -> None:
+        """rmdir(2). Raises ``OSError``."""
+        os.rmdir(name, dir_fd=parent_fd)
+
+    def left(self, directory: FileId) -> None:
+        """Note that a directory, with what is in it, is no longer in the tree."""
+
+    # -------------------------------------------------------------------------------------------------------------------
+
+    def system_path(self, path: bytes) -> bytes:
+        """Return a path by which the system finds the file at ``path``, if nobody has put a symbolic link on the way."""
+        return b"/proc/self/fd/%d/%s" % self.anchor(path)
+
     def open_directory(self, path: bytes) -> int:
         """Return a new ``O_PATH`` descriptor of the directory at ``path``. Raises ``OSError``, with EBUSY if it is held."""
         if self.held:
@@ -134,7 +181,9 @@ class Tree:
     ) -> Iterator[tuple[list[bytes], int, list[DirectoryEntry]]]:
         """Walk as ``descend`` of ``store.descent`` does, and leave out what is in held directories."""
         has = self.held.has
-        return descend(top_fd, deepest, lambda entry: not has(entry.inode) and (enters is None or enters(entry)))
+        return descend(
+            top_fd, deepest, lambda entry: not has(entry.inode) and (enters is None or enters(entry)), self.open_child
+        )
 
     def remove_empty_directories(self, path: bytes) -> list[tuple[bytes, FileId]]:
         """Remove the directory at ``path`` and those below it if empty; return paths and inodes, deepest first."""

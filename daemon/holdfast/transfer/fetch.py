@@ -124,7 +124,7 @@ class Fetcher:
 
     async def _download(self, fetch: PartialFetch) -> ObjectInfo:
         size_bytes = fetch.known.size_bytes
-        fetch.staged(*await self._stage(size_bytes))
+        fetch.staged(*await self._stage(size_bytes, fetch.target.path))
         if fetch.target.path != fetch.target.store_path:
             mark_copy(fetch.fd)
         IN_BACKGROUND.set(fetch.in_background)
@@ -145,12 +145,12 @@ class Fetcher:
         self.counters.bytes_fetched += size_bytes
         return info
 
-    async def _stage(self, size_bytes: int) -> tuple[bytes, int]:
-        """Return name and descriptor of a new file with room for so many bytes, which others may take meanwhile."""
+    async def _stage(self, size_bytes: int, path: bytes) -> tuple[bytes, int]:
+        """Return name and descriptor of a new file for ``path``, with room for so many bytes, which others may take."""
         for _ in range(_TRIES):
             await self.make_room(size_bytes)
             try:
-                return self.staging.create(size_bytes)
+                return self.staging.create(size_bytes, path)
             except OSError as problem:
                 if problem.errno != errno.ENOSPC:
                     raise

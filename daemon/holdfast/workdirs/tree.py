@@ -98,10 +98,16 @@ class WorkdirTree:
         something that is no directory; and ``OSError``.
         """
         base, _, name = path.rpartition(b"/")
+        if self._tree.has_lost(path):
+            with self.one_step():
+                self.remove(path)
         base_fd = self._tree.open_directory(base)
         try:
-            if self._make(base_fd, base, name, owner):
+            is_new = self._make(base_fd, base, name, owner)
+            if is_new:
                 owner = self._owner_of(base_fd, name, owner)
+            if is_new or not is_found:
+                self._tree.place_on_a_disk(base_fd, path)
             fd = self._tree.open_child(base_fd, name)
         except NotADirectoryError:
             problem = "is not a directory; acquire with another id, or remove it"
@@ -299,6 +305,7 @@ class WorkdirTree:
         if self._hot.of(inode) is not None:  # a file in place of a directory
             raise FileBusyError(f"a process has {os.fsdecode(parent + b'/' + name)} open: end it")
         self._trash.throw(parent_fd, name)
+        self._tree.left(inode)
         self._has_removed = True
         self._invalidation.directory_removed(parent + b"/" + name, inode)
 

@@ -28,7 +28,7 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.index import EntryState, Index
 from holdfast.store import Tree
-from holdfast.system.file_id import FileId, FileStat, listed_id
+from holdfast.system.file_id import FileId, FileStat, listed_ids
 from holdfast.system.waits import before_waiting
 from holdfast.transfer import CachedCopies
 
@@ -153,6 +153,7 @@ class Separation:
                 continue
             try:
                 with os.scandir(b"/proc/self/fd/%d" % fd) as entries:
+                    listed_id = listed_ids(fd)
                     count += sum(listed_id(entry) == inode for entry in entries)
             finally:
                 os.close(fd)

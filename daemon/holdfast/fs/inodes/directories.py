@@ -114,6 +114,15 @@ class Directories:
         """Say whether only this daemon can change the directory, so that the kernel may cache its listing."""
         return self.place(node).zone.remote is None
 
+    def lists_ids(self, node: Node) -> bool:
+        """Say whether the inode numbers that the system lists in the directory are ids of files."""
+        return self._tree.lists_ids(node.backing)
+
+    def check_one_disk(self, node: Node, directory: Node) -> None:
+        """Raise ``OSError`` with EXDEV if a file, or what is in a directory, can't get a name in another one."""
+        if self._tree.are_apart(node.backing, directory.backing):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
     def seconds(self, node: Node) -> float:
         """Return how long the kernel may cache a node's attributes and, for a directory, the names in it."""
         directory = node if node.is_directory else node.parent

@@ -230,7 +230,9 @@ class HotFiles:
         if not self.is_hot(opened):
             self._orphanage.shelter_open(opened.fd, opened.inode)
             return
-        self.call_now(opened, "shelter", [opened.fd, self._orphanage.directory_fd], own_directory(opened.inode))
+        self.call_now(
+            opened, "shelter", [opened.fd, self._orphanage.directory_of(opened.inode)], own_directory(opened.inode)
+        )
 
     def rename(
         self,
@@ -348,9 +350,7 @@ class HotFiles:
 
     def _as_held(self, directory_fd: int) -> HeldDirectory:
         """Return how to write down a directory. Raises ``OSError`` if its path is too long for that."""
-        root, path = (os.readlink(b"/proc/self/fd/%d" % fd) for fd in (self._tree.root_fd, directory_fd))
-        is_in_tree = path == root or path.startswith(root + b"/")
-        return HeldDirectory(file_stat(directory_fd).st_ino, path[len(root) + 1 :] if is_in_tree else None)
+        return HeldDirectory(file_stat(directory_fd).st_ino, self._tree.path_of(directory_fd))
 
     def _hold(self, directory: HeldDirectory, answer: Answer) -> None:
         """Let nobody into a directory whose lock the call may have."""

@@ -28,7 +28,7 @@ from holdfast.fs.inodes.quotas import Quotas, Usage, workdir_of
 from holdfast.fs.remote_view.object_times import ObjectTimes
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.store_view import StoreView
-from holdfast.store import StoreDirectory
+from holdfast.store import Space, StoreDirectory
 from holdfast.system.file_id import FileStat, file_stat
 
 _PRESENT_NS = 2_000_000_000
@@ -163,13 +163,13 @@ class AttrOps:
         return os.readlink(node.name, dir_fd=self._directories.descriptor(node.parent))
 
     def file_system(self, node: Node, caller: Caller) -> os.statvfs_result:
-        """statfs(2) of the disk of the local store. Reserved space does not count as free, the space of deleted files does.
+        """statfs(2) of the disk that the file is on. Reserved space does not count as free, the space of deleted files does.
 
         In a working directory with a limit, the limit is shown as the size of the file system, and no more is free than is
         left of it. Only its owner and root see this, because it tells what the directory holds and the kernel checks no
         right to it.
         """
-        disk = self._disk()
+        disk = self._disk(node if node.is_directory else node.parent or node)
         usage = self._usage_told(node, caller)
         if usage is None:
             return disk
@@ -183,9 +183,11 @@ class AttrOps:
             files = limit.files, free, min(free, disk.f_favail) if disk.f_files else free
         return os.statvfs_result((*disk[:2], *blocks, *files, *disk[8:], disk.f_fsid))
 
-    def _disk(self) -> os.statvfs_result:
-        """Return statfs(2) of the disk, once everything deleted so far is free: nobody waits until it is."""
-        disk, deleted = os.fstatvfs(self._store.tree.root_fd), self._store.freeing.space()
+    def _disk(self, directory: Node) -> os.statvfs_result:
+        """Return statfs(2) of a disk, once everything deleted so far is free: nobody waits until it is."""
+        tree = self._store.tree
+        fd = tree.disk_fd(directory.backing)
+        disk, deleted = os.fstatvfs(fd), self._store.freeing.space() if fd == tree.root_fd else Space(0, 0)
         blocks, inodes = deleted.size_bytes // disk.f_frsize, deleted.files
         free = disk.f_bfree + blocks, disk.f_bavail + blocks
         free_files = disk.f_ffree + inodes, disk.f_favail + inodes

@@ -29,7 +29,7 @@ from holdfast.fs.namespace.object_copies import ObjectCopies
 from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.visibility import Visibility
 from holdfast.index import NameMarks
-from holdfast.system.file_id import FileId, FileStat, listed_id
+from holdfast.system.file_id import FileId, FileStat, listed_ids
 from holdfast.transfer import CachedCopies
 from holdfast.zones import ZonePath
 
@@ -129,7 +129,7 @@ class Listings:
 
     def is_plain(self, node: Node) -> bool:
         """Say whether the listing is exactly the content of the backing directory."""
-        return node is not self._nodes.root and self._directories.is_ours(node)
+        return node is not self._nodes.root and self._directories.is_ours(node) and self._directories.lists_ids(node)
 
     async def names(self, node: Node) -> Mapping[bytes, int]:
         """Return all names in a directory, local and in its store, each with inode number and type (DT_*) in one number.
@@ -221,6 +221,7 @@ def dots(node: Node, offset: int) -> Iterator[Bare]:
 
 def _scanned(path: bytes) -> dict[bytes, int]:
     with os.scandir(path) as entries:
+        listed_id = listed_ids(path)
         return {
             entry.name: listed_id(entry) * _KINDS + (_REGULAR if entry.is_file(follow_symlinks=False) else _kind(entry))
             for entry in entries

@@ -59,7 +59,7 @@ class ObjectCopies:
     def _is_spoilt(self, path: bytes, stat: FileStat, entry: Entry) -> bool:
         if stat.st_size == entry.size_bytes or self._copies.is_open(stat.st_ino):
             return False
-        if entry.state is EntryState.LOCAL and not is_copy(b"/proc/self/fd/%d/%s" % (self._tree.root_fd, path)):
+        if entry.state is EntryState.LOCAL and not is_copy(self._tree.system_path(path)):
             return False  # a process's own, of which there is no other: its open tells
         reason = {"why": "size", "expected": str(entry.size_bytes), "found": str(stat.st_size)}
         self._copies.quarantine(path, stat.st_ino, reason)

@@ -68,7 +68,7 @@ class Rmdir:
     async def _remove(self, parent: Node, name: bytes, stat: FileStat) -> None:
         fd = os.dup(self._directories.descriptor(parent))
         try:
-            await self._large.removed_by(partial(os.rmdir, name, dir_fd=fd), fd, name, stat)
+            await self._large.removed_by(partial(self._tree.remove_directory, fd, name), fd, name, stat)
         finally:
             os.close(fd)
 

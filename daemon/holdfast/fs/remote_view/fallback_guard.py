@@ -180,7 +180,7 @@ class FallbackGuard:
             entry = self._index.entries.get(stat.st_ino)
             if entry is not None and entry.name_at(path) is not None:
                 return True
-            if is_copy(b"/proc/self/fd/%d/%s" % (self._tree.root_fd, path)):
+            if is_copy(self._tree.system_path(path)):
                 return True
         return False
 

@@ -1,0 +1,342 @@
+"""Other disks of a store (``store.other_disks``): file systems that have working directories beside the store directory's.
+
+A directory on each, which the store has for itself::
+
+    disk.json       format version, the store's id and the disk's own id
+    workdirs/       working directories, each under a name that its placeholder in the tree knows (``store.spread_tree``)
+    fetching/  orphans/  trash/  quarantine/
+
+The store directory's ``disks.json`` has the disks that are in use, with their numbers (``system.file_id``). A disk that is
+gone, or can't be used, when the daemon starts is *lost*: its placeholders are removed, as if the directories had been, and
+it is forgotten. If it comes back, it is a new disk, and what is on it is deleted.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_module
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.errors import StoreUnsuitableError
+from holdfast.store.areas import Place
+from holdfast.store.suitability import OTHER_DISK, PROBE, check_hard_links, check_lasting, check_writable, failed
+from holdfast.system.file_id import MOST_DISKS
+from holdfast.system.whole_file import new_name, write_whole
+
+PLACEHOLDER_MARK = "user.holdfast.disk"
+"""The attribute of a placeholder: the id of the disk and the name of the directory there, with a slash between them."""
+_FORMAT_VERSION = 1
+_DISK_FILE = "disk.json"
+_DISKS_FILE = "disks.json"
+AREAS = ("fetching", "orphans", "trash", "quarantine")
+_SUBDIRECTORIES = ("workdirs", *AREAS)
+_NO_MARK = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.EPERM, errno.ENOENT, errno.ENOTDIR})
+
+
+class _DiskFile(msgspec.Struct):
+    """The contents of ``disk.json``."""
+
+    format: int
+    store: str
+    disk: str
+
+
+class _Known(msgspec.Struct):
+    """A disk that is in use."""
+
+    number: int
+    disk: str
+    path: str
+
+
+class _Disks(msgspec.Struct):
+    """The contents of ``disks.json``."""
+
+    disks: list[_Known] = []
+    last_number: int = 0
+
+
+@dataclass(eq=False)
+class OtherDisk:
+    """A disk in use. ``fds`` has the descriptors of its subdirectories by name."""
+
+    number: int
+    id: str
+    path: Path
+    device: int
+    fds: dict[str, int]
+    has_failed: bool = field(default=False, init=False)
+    """True once it has answered as a disk does that is broken or gone. It stays so until the daemon starts again."""
+
+    @property
+    def workdirs_fd(self) -> int:
+        """The descriptor of the directory of working directories."""
+        return self.fds["workdirs"]
+
+    def place(self, area: str) -> Place:
+        """Return this disk's part of an area, one of ``AREAS``."""
+        return Place(self.number, self.device, self.fds[area])
+
+    def make(self, name: bytes, like: os.stat_result) -> None:
+        """Make a working directory with the owner and mode of another directory. Raises ``OSError``."""
+        os.mkdir(name, 0o700, dir_fd=self.workdirs_fd)
+        if os.geteuid() == 0:
+            os.chown(name, like.st_uid, like.st_gid, dir_fd=self.workdirs_fd, follow_symlinks=False)
+        os.chmod(name, stat_module.S_IMODE(like.st_mode), dir_fd=self.workdirs_fd)
+
+    def throw(self, name: bytes) -> None:
+        """Move a working directory to the trash. Raises ``OSError``."""
+        os.rename(name, name, src_dir_fd=self.workdirs_fd, dst_dir_fd=self.fds["trash"])
+
+    def note(self, problem: OSError) -> None:
+        """Note an error of the disk."""
+        self.has_failed = self.has_failed or failed(problem)
+
+    def look(self) -> None:
+        """Find out whether the disk has failed. Waits for the disk: call it in a thread."""
+        try:
+            check_writable(self.path)
+        except OSError as problem:
+            self.note(problem)
+
+
+class Placed(NamedTuple):
+    """A placeholder: its inode number, its path in the tree, the disk, and the name of the directory there."""
+
+    inode: int
+    path: bytes
+    disk: OtherDisk
+    name: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LostDisk:
+    """A disk that was in use and is not any more: where it was, what is wrong, and the paths of its working directories."""
+
+    path: str
+    problem: str
+    workdirs: list[bytes] = field(default_factory=list)
+
+
+class OtherDisks(NamedTuple):
+    """The disks in use, their placeholders, and those that were lost."""
+
+    disks: Sequence[OtherDisk]
+    placed: Sequence[Placed]
+    lost: Sequence[LostDisk]
+
+
+NO_OTHER_DISKS = OtherDisks((), (), ())
+
+
+def mark_of(disk: OtherDisk, name: bytes) -> bytes:
+    """Return the mark of the placeholder of a directory on ``disk``."""
+    return disk.id.encode() + b"/" + name
+
+
+def are_known(store: Path) -> bool:
+    """Say whether the store at ``store`` had other disks when it was last used."""
+    return (store / _DISKS_FILE).exists()
+
+
+def open_other_disks(store: Path, store_id: str, tree_fd: int, paths: Iterable[Path], undo: ExitStack) -> OtherDisks:
+    """Open the disks at ``paths`` for the store, whose format says by now that it may have some; ``undo`` closes them.
+
+    Raises ``StoreUnsuitableError`` for a directory that can't be a disk of this store and never was, and for a disk that is
+    no longer among ``paths`` although it has working directories.
+    """
+    return _Opening(store, store_id, tree_fd, undo).opened(list(paths))
+
+
+class _Opening:
+    def __init__(self, store: Path, store_id: str, tree_fd: int, undo: ExitStack) -> None:
+        self._store = store
+        self._store_id = store_id
+        self._tree_fd = tree_fd
+        self._undo = undo
+        self._known = _read_known(store)
+        self._devices = {os.fstat(tree_fd).st_dev: store}
+        self._disks: list[OtherDisk] = []
+        self._lost: dict[str, LostDisk] = {}
+        """The disks that were lost, by id."""
+
+    def opened(self, paths: list[Path]) -> OtherDisks:
+        """Open the disks, and bring placeholders and directories into agreement."""
+        for path in paths:
+            self._open(path)
+        in_use = {disk.id for disk in self._disks}
+        for known in self._known.disks:
+            if known.disk not in in_use and known.disk not in self._lost:
+                self._leave(known, is_named=Path(known.path) in paths)
+        placed = list(self._find_placed())
+        for disk in self._disks:
+            self._throw_unplaced(disk, {each.name for each in placed if each.disk is disk})
+        self._write_known()
+        return OtherDisks(self._disks, placed, list(self._lost.values()))
+
+    def _open(self, path: Path) -> None:
+        before = next((known for known in self._known.disks if known.path == str(path)), None)
+        try:
+            device = path.stat().st_dev
+            found = _read_disk_file(path)
+            if device in self._devices and (found is not None or before is None):
+                raise StoreUnsuitableError(
+                    f"the other disk {path} is on the same file system as {self._devices[device]}; "
+                    "store.other_disks names a directory on each further disk"
+                )
+            if device in self._devices:
+                raise FileNotFoundError(errno.ENOENT, "its file system is not mounted")
+            if found is not None and found.store != self._store_id:
+                raise StoreUnsuitableError(
+                    f"the other disk {path} belongs to another store; set store.other_disks to another directory"
+                )
+            same = next((known for known in self._known.disks if found is not None and known.disk == found.disk), None)
+            if same is None:
+                _check_new(path, found)
+            check_writable(path)
+            disk = self._made(path, device, same)
+        except OSError as problem:
+            if before is None:
+                raise StoreUnsuitableError(f"the other disk {path} can't be used: {problem.strerror}") from None
+            self._lost[before.disk] = LostDisk(str(path), str(problem.strerror))
+            return
+        self._devices[device] = path
+        self._disks.append(disk)
+
+    def _made(self, path: Path, device: int, same: _Known | None) -> OtherDisk:
+        """Open a disk, after it was prepared if it is new. Raises ``OSError``."""
+        if same is not None:
+            number, disk_id = same.number, same.disk
+        else:
+            number = self._known.last_number = self._known.last_number + 1
+            if number > MOST_DISKS:
+                raise StoreUnsuitableError(
+                    f"the store directory {self._store} has had {MOST_DISKS} other disks, and can't have more; use a new one"
+                )
+            disk_id = uuid.uuid4().hex
+        fds: dict[str, int] = {}
+        for name in _SUBDIRECTORIES:
+            (path / name).mkdir(mode=0o700, exist_ok=True)
+            fds[name] = os.open(path / name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            self._undo.callback(os.close, fds[name])
+            os.fchmod(fds[name], 0o700)  # what is below has rights in the mount that are those of the whole way
+        if same is None:  # last, so that a directory is a disk of the store as a whole or not at all
+            content = _DiskFile(_FORMAT_VERSION, self._store_id, disk_id)
+            write_whole(path / _DISK_FILE, [msgspec.json.encode(content)])
+        return OtherDisk(number, disk_id, path, device, fds)
+
+    def _leave(self, known: _Known, *, is_named: bool) -> None:
+        """Let a disk go that is no longer among the paths. Raises ``StoreUnsuitableError`` if it has working directories."""
+        count = 0
+        with suppress(OSError):
+            found = _read_disk_file(Path(known.path))
+            if found is not None and found.disk == known.disk:
+                count = len(os.listdir(Path(known.path) / "workdirs"))
+        if count:
+            raise StoreUnsuitableError(
+                f"store.other_disks does not name {known.path} any more, where {count} working directories of this store "
+                "are; name it again, or remove that directory with what is in it"
+            )
+        self._lost[known.disk] = LostDisk(
+            known.path, "another one is there" if is_named else "it is no longer in store.other_disks"
+        )
+
+    def _find_placed(self) -> Iterator[Placed]:
+        """Yield the placeholders of disks in use. Others are removed, as if what they stand for had been."""
+        disks = {disk.id: disk for disk in self._disks}
+        for path, inode, disk_id, name in list(_placeholders(self._tree_fd)):
+            here = b"/proc/self/fd/%d/%s" % (self._tree_fd, path)
+            disk = disks.get(disk_id)
+            if disk is not None:
+                with suppress(FileExistsError):
+                    disk.make(name, os.stat(here, follow_symlinks=False))
+                yield Placed(inode, path, disk, name)
+                continue
+            try:
+                os.rmdir(here)
+            except OSError:  # it is no empty directory any more
+                os.removexattr(here, PLACEHOLDER_MARK, follow_symlinks=False)
+            if disk_id in self._lost:
+                self._lost[disk_id].workdirs.append(path)
+
+    def _throw_unplaced(self, disk: OtherDisk, placed: set[bytes]) -> None:
+        for name in map(os.fsencode, os.listdir(disk.workdirs_fd)):
+            if name not in placed:
+                disk.throw(name)
+
+    def _write_known(self) -> None:
+        known = [_Known(disk.number, disk.id, str(disk.path)) for disk in self._disks]
+        write_whole(self._store / _DISKS_FILE, [msgspec.json.encode(_Disks(known, self._known.last_number))])
+
+
+def _placeholders(tree_fd: int) -> Iterator[tuple[bytes, int, str, bytes]]:
+    """Yield path and inode number of each placeholder in the tree, id of its disk, and name there. Raises ``OSError``."""
+    root = b"/proc/self/fd/%d" % tree_fd
+    for base in os.listdir(root):
+        if not stat_module.S_ISDIR(os.stat(base, dir_fd=tree_fd, follow_symlinks=False).st_mode):
+            continue
+        for name in os.listdir(root + b"/" + base):
+            path = base + b"/" + name
+            try:
+                mark = os.getxattr(root + b"/" + path, PLACEHOLDER_MARK, follow_symlinks=False)
+                inode = os.stat(path, dir_fd=tree_fd, follow_symlinks=False).st_ino
+            except OSError as problem:
+                if problem.errno not in _NO_MARK:
+                    raise
+                continue
+            disk, _, there = mark.partition(b"/")
+            yield path, inode, disk.decode(errors="replace"), there
+
+
+def _check_new(path: Path, found: _DiskFile | None) -> None:
+    """Refuse a directory that can't become a disk. ``found``: it was one that was lost."""
+    kind = check_lasting(path, OTHER_DISK)
+    others = sorted(name for name in os.listdir(path) if not _is_ours(path, name))
+    if others and found is None:
+        raise StoreUnsuitableError(
+            f"the other disk {path} is not empty (it holds {', '.join(others[:3])}); "
+            "set store.other_disks to an empty directory on that disk"
+        )
+    check_hard_links(path, kind, OTHER_DISK)
+
+
+def _is_ours(path: Path, name: str) -> bool:
+    """Say whether a file system has made a name, or a start that was interrupted, which leaves empty directories."""
+    if name in _SUBDIRECTORIES:
+        return not os.listdir(path / name)
+    return name in ("lost+found", new_name(_DISK_FILE)) or name.startswith(PROBE)
+
+
+def _read_disk_file(path: Path) -> _DiskFile | None:
+    """Return what is at ``path``; None if that is no disk of a store. Raises ``OSError`` and ``StoreUnsuitableError``."""
+    try:
+        content = msgspec.json.decode((path / _DISK_FILE).read_bytes(), type=_DiskFile)
+    except FileNotFoundError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise OSError(errno.EUCLEAN, f"{_DISK_FILE} there is damaged") from None
+    if content.format != _FORMAT_VERSION:
+        raise StoreUnsuitableError(
+            f"the other disk {path} has format {content.format}, this Holdfast reads format {_FORMAT_VERSION}"
+        )
+    return content
+
+
+def _read_known(store: Path) -> _Disks:
+    try:
+        return msgspec.json.decode((store / _DISKS_FILE).read_bytes(), type=_Disks)
+    except FileNotFoundError:
+        return _Disks()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise StoreUnsuitableError(
+            f"{store / _DISKS_FILE} is damaged; restore it from a copy, or remove it: "
+            "then the working directories on other disks are given up"
+        ) from None

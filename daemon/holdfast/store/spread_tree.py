@@ -1,0 +1,263 @@
+"""A backing tree of which some working directories are on other disks.
+
+In the tree such a directory is a *placeholder*: an empty directory, with a mark that names the disk and the directory there.
+Whoever opens the placeholder gets the directory that it stands for, and everything below that is reached from there. So a
+working directory is on one disk with all that is in it, and renames and links inside are those of a file system.
+
+The id of the directory is that of its placeholder, its attributes are those that it has on its disk. A placeholder has its
+path for good, because working directories can't be renamed. The directory is made before the mark, and removed before the
+placeholder, or after it has left the tree. So a crash leaves a placeholder without a directory, which is made anew, or a
+directory without a placeholder, which is deleted (``store.other_disks``).
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import stat as stat_module
+import uuid
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import NamedTuple, cast
+
+from holdfast.store.descent import DIRECTORY
+from holdfast.store.held_directories import HeldDirectories
+from holdfast.store.other_disks import PLACEHOLDER_MARK, OtherDisk, Placed, mark_of
+from holdfast.store.tree import Tree
+from holdfast.system.file_id import NO_FILE, FileId, FileStat, as_listed, disk_of, id_on, with_id
+
+_log = logging.getLogger("holdfast.store")
+
+
+class _Placeholder(NamedTuple):
+    """An id, the path in the tree, and the directory that is meant: its name on a disk."""
+
+    id: FileId
+    path: bytes
+    disk: OtherDisk
+    name: bytes
+
+
+class SpreadTree(Tree):
+    """The tree of a store with other disks. ``stat`` and ``listed_ids`` are for ``file_id.tell_apart``."""
+
+    def __init__(self, root_fd: int, held: HeldDirectories, disks: Iterable[OtherDisk], placed: Iterable[Placed]) -> None:
+        super().__init__(root_fd, held)
+        self.disks = list(disks)
+        self._first_device = os.fstat(root_fd).st_dev
+        self._by_device = {disk.device: disk for disk in self.disks}
+        self._by_number = {disk.number: disk for disk in self.disks}
+        self._by_id: dict[FileId, _Placeholder] = {}
+        self._by_path: dict[bytes, _Placeholder] = {}
+        self._by_name: dict[bytes, _Placeholder] = {}
+        self._ids: dict[FileId, FileId] = {}
+        """The ids of placeholders, by those that the directories would have on their disks."""
+        for each in placed:
+            self._add(_Placeholder(FileId(each.inode), each.path, each.disk, each.name))
+
+    # --- which file it is ------------------------------------------------------------------------------------------------
+
+    def file_stat(self, file: int | bytes | str, /, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> FileStat:
+        """``os.stat`` of a file of the store, with its id."""
+        found = os.stat(file, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+        if found.st_dev == self._first_device:
+            placeholder = self._by_id.get(FileId(found.st_ino)) if stat_module.S_ISDIR(found.st_mode) else None
+            if placeholder is None or placeholder.disk.has_failed:
+                return cast(FileStat, found)
+            there = os.stat(placeholder.name, dir_fd=placeholder.disk.workdirs_fd, follow_symlinks=False)
+            return with_id(there, placeholder.id)
+        disk = self._by_device.get(found.st_dev)
+        file_id = id_on(disk.number, found.st_ino) if disk is not None else FileId(found.st_ino)
+        return with_id(found, self._ids.get(file_id, file_id))
+
+    def listed_ids(self, directory: int | bytes | str) -> Callable[[os.DirEntry[bytes] | os.DirEntry[str]], FileId]:
+        """Return a function that returns the id of a file from the entry that the listing of ``directory`` has of it."""
+        disk = self._by_device.get(os.stat(directory).st_dev)
+        if disk is None:
+            return as_listed
+        number = disk.number
+        return lambda entry: id_on(number, entry.inode())
+
+    def lists_ids(self, directory: FileId) -> bool:
+        """Say whether what the system lists as the inode numbers in a directory are ids."""
+        return self._number(directory) == 0
+
+    def are_apart(self, file: FileId, other: FileId) -> bool:
+        """Say whether two files, or directories, are on different disks: then no name of one can come to the other."""
+        return self._number(file) != self._number(other)
+
+    def disk_fd(self, directory: FileId) -> int:
+        """Return a descriptor of the tree's own on the disk that a directory is on."""
+        disk = self._by_number.get(self._number(directory))
+        return self.root_fd if disk is None else disk.workdirs_fd
+
+    def _number(self, file: FileId) -> int:
+        placeholder = self._by_id.get(file)
+        return disk_of(file) if placeholder is None else placeholder.disk.number
+
+    # --- ways through the tree -------------------------------------------------------------------------------------------
+
+    def open_child(self, directory_fd: int, name: bytes) -> int:
+        """Return a new ``O_PATH`` descriptor of the subdirectory ``name``. Raises ``OSError``, as for a failed disk."""
+        fd = os.open(name, DIRECTORY, dir_fd=directory_fd)
+        placeholder = self._behind(fd)
+        if placeholder is None:
+            return fd
+        os.close(fd)
+        _check_disk(placeholder)
+        return os.open(placeholder.name, DIRECTORY, dir_fd=placeholder.disk.workdirs_fd)
+
+    def open_directory(self, path: bytes) -> int:
+        """Return a new ``O_PATH`` descriptor of the directory at ``path``. Raises ``OSError``, with EBUSY if it is held."""
+        if self.held:
+            self.held.check(path)
+        placeholder = self._above(path)
+        if placeholder is None:
+            return super().open_below(self.root_fd, path)
+        _check_disk(placeholder)
+        return super().open_below(*self.anchor(path))
+
+    def open_below(self, directory_fd: int, path: bytes) -> int:
+        """Return a new ``O_PATH`` descriptor of the directory at ``path`` below another one. Raises ``OSError``."""
+        if not path or os.fstat(directory_fd).st_dev != self._first_device:
+            return super().open_below(directory_fd, path)
+        first, _, rest = path.partition(b"/")
+        fd = self.open_child(directory_fd, first)
+        try:
+            return self.open_below(fd, rest) if os.fstat(fd).st_dev == self._first_device else super().open_below(fd, rest)
+        finally:
+            os.close(fd)
+
+    def anchor(self, path: bytes) -> tuple[int, bytes]:
+        """Return a descriptor of the tree's own, and the path from there, by which the system finds what is at ``path``."""
+        placeholder = self._above(path)
+        if placeholder is None:
+            return self.root_fd, path
+        return placeholder.disk.workdirs_fd, placeholder.name + path[len(placeholder.path) :]
+
+    def path_of(self, directory_fd: int) -> bytes | None:
+        """Return the path of a directory; None if it is not in the tree. Raises ``OSError``."""
+        disk = self._by_device.get(os.fstat(directory_fd).st_dev)
+        if disk is None:
+            return super().path_of(directory_fd)
+        root, path = (os.readlink(b"/proc/self/fd/%d" % fd) for fd in (disk.workdirs_fd, directory_fd))
+        if not path.startswith(root + b"/"):
+            return None
+        name, slash, rest = path[len(root) + 1 :].partition(b"/")
+        placeholder = self._by_name.get(name)
+        return None if placeholder is None else placeholder.path + slash + rest
+
+    def _above(self, path: bytes) -> _Placeholder | None:
+        """Return the placeholder at or above a path."""
+        base, _, below = path.partition(b"/")
+        return self._by_path.get(base + b"/" + below.partition(b"/")[0])
+
+    def _behind(self, fd: int) -> _Placeholder | None:
+        """Return the placeholder that a descriptor is of, if it is of one."""
+        found = os.fstat(fd)
+        return self._by_id.get(FileId(found.st_ino)) if found.st_dev == self._first_device else None
+
+    # --- placeholders come and go ----------------------------------------------------------------------------------------
+
+    def place_on_a_disk(self, parent_fd: int, path: bytes) -> None:
+        """Choose a disk for the working directory at ``path``, new and empty, in the directory ``parent_fd``.
+
+        It is that which has the most space for each working directory on it, the new one included. A disk that does not take
+        the directory is passed over; on the first disk it is already.
+        """
+        if path in self._by_path:
+            return
+        name = path.rpartition(b"/")[2]
+        for disk in self._by_room(parent_fd):
+            if disk is None:
+                return
+            try:
+                self._move(disk, parent_fd, path, name)
+            except OSError as problem:
+                _log.warning("%s takes no working directory: %s", disk.path, problem)
+                disk.note(problem)
+                continue
+            return
+
+    def _by_room(self, parent_fd: int) -> list[OtherDisk | None]:
+        """Return all disks that work, the one with the most room first; None is the first disk."""
+        counts = {disk.number: 0 for disk in self.disks}
+        for placeholder in self._by_path.values():
+            counts[placeholder.disk.number] += 1
+        on_first = max(1, len(os.listdir(f"/proc/self/fd/{parent_fd}")) - len(self._by_path))  # the new one included
+        rooms: list[tuple[float, OtherDisk | None]] = [(_free_bytes(self.root_fd) / on_first, None)]
+        for disk in self.disks:
+            if not disk.has_failed:
+                with suppress(OSError):
+                    rooms.append((_free_bytes(disk.workdirs_fd) / (counts[disk.number] + 1), disk))
+        return [disk for _, disk in sorted(rooms, key=lambda room: room[0], reverse=True)]
+
+    def _move(self, disk: OtherDisk, parent_fd: int, path: bytes, name: bytes) -> None:
+        """Let the empty directory ``name`` become the placeholder of a directory on ``disk``. Raises ``OSError``."""
+        here = b"/proc/self/fd/%d/%s" % (parent_fd, name)
+        if os.listdir(here):
+            return
+        found = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
+        new = uuid.uuid4().hex.encode()
+        disk.make(new, found)
+        try:
+            os.setxattr(here, PLACEHOLDER_MARK, mark_of(disk, new), os.XATTR_CREATE, follow_symlinks=False)
+            self._add(_Placeholder(FileId(found.st_ino), path, disk, new))
+        except OSError:
+            os.rmdir(new, dir_fd=disk.workdirs_fd)
+            raise
+
+    def remove_directory(self, parent_fd: int, name: bytes) -> None:
+        """rmdir(2). Raises ``OSError``."""
+        found = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
+        is_here = found.st_dev == self._first_device and stat_module.S_ISDIR(found.st_mode)
+        placeholder = self._by_id.get(FileId(found.st_ino)) if is_here else None
+        if placeholder is not None:
+            _check_disk(placeholder)
+            with suppress(FileNotFoundError):
+                os.rmdir(placeholder.name, dir_fd=placeholder.disk.workdirs_fd)
+        os.rmdir(name, dir_fd=parent_fd)
+        if placeholder is not None:
+            self._drop(placeholder)
+
+    def left(self, directory: FileId) -> None:
+        """Note that a directory, with what is in it, is no longer in the tree."""
+        placeholder = self._by_id.get(directory)
+        if placeholder is None:
+            return
+        self._drop(placeholder)
+        try:
+            placeholder.disk.throw(placeholder.name)
+        except OSError as problem:  # the next start that finds the disk does it
+            _log.warning("%s can't be removed from %s: %s", os.fsdecode(placeholder.path), placeholder.disk.path, problem)
+            placeholder.disk.note(problem)
+
+    def has_lost(self, path: bytes) -> bool:
+        """Say whether the disk of the working directory at ``path`` has failed."""
+        placeholder = self._by_path.get(path)
+        return placeholder is not None and placeholder.disk.has_failed
+
+    def _remove_if_empty(self, path: bytes) -> FileId:
+        return NO_FILE if path in self._by_path else super()._remove_if_empty(path)
+
+    def _add(self, placeholder: _Placeholder) -> None:
+        there = os.stat(placeholder.name, dir_fd=placeholder.disk.workdirs_fd, follow_symlinks=False)
+        self._ids[id_on(placeholder.disk.number, there.st_ino)] = placeholder.id
+        self._by_id[placeholder.id] = self._by_path[placeholder.path] = self._by_name[placeholder.name] = placeholder
+
+    def _drop(self, placeholder: _Placeholder) -> None:
+        self._ids = {there: here for there, here in self._ids.items() if here != placeholder.id}
+        self._by_id.pop(placeholder.id, None)
+        self._by_path.pop(placeholder.path, None)
+        self._by_name.pop(placeholder.name, None)
+
+
+def _check_disk(placeholder: _Placeholder) -> None:
+    if placeholder.disk.has_failed:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), os.fsdecode(placeholder.path))
+
+
+def _free_bytes(fd: int) -> int:
+    space = os.fstatvfs(fd)
+    return space.f_bavail * space.f_frsize

@@ -1,0 +1,302 @@
+"""A node with several disks: each working directory is on one of them, with all that is in it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NodeFactory
+from tests.support.daemons.node import Node, wait_until
+from tests.support.disks.mounts import mounted_image
+from tests.support.users.privileges import ALICE
+
+BYTES = 256 << 20
+
+
+class Disks:
+    """Three disks: the node's store is on the first, and the two others have working directories."""
+
+    def __init__(self, workspace: Path, stack: ExitStack, kinds: tuple[str, str] = ("ext4", "xfs")) -> None:
+        self.first = stack.enter_context(mounted_image("ext4", workspace / "first", BYTES // 4))
+        self.others = [
+            stack.enter_context(mounted_image(kind, workspace / f"disk{number}", 2 * BYTES)) / "holdfast"
+            for number, kind in enumerate(kinds)
+        ]
+        for path in self.others:
+            path.mkdir()
+
+    def on(self, number: int) -> list[str]:
+        """Return the names of the working directories on one of the other disks."""
+        return os.listdir(self.others[number] / "workdirs")
+
+    def of(self, workdir: Path) -> Path:
+        """Return where a working directory, which has a file with its name, is on the disks."""
+        places = [self.first / "store/tree/work" / workdir.name]
+        places += [other / "workdirs" / name for number, other in enumerate(self.others) for name in self.on(number)]
+        found = [place for place in places if (place / "rocksdb" / workdir.name).exists()]
+        assert len(found) == 1, found
+        return found[0]
+
+
+@pytest.fixture
+def disks(workspace: Path) -> Iterator[Disks]:
+    with ExitStack() as stack:
+        yield Disks(workspace, stack)
+
+
+@pytest.fixture
+def node(disks: Disks, make_node: NodeFactory) -> Iterator[Node]:
+    node = make_node(store__directory=disks.first / "store", store__other_disks=",".join(map(str, disks.others)))
+    node.store = disks.first / "store"
+    node.start()
+    yield node
+    node.clean_up()  # before the disks go
+
+
+def make(node: Node, *numbers: int) -> list[Path]:
+    """Make working directories, with a file in each that has its name."""
+    made = []
+    for number in numbers:
+        workdir = node.work / f"worker_{number}"
+        workdir.mkdir()
+        (workdir / "rocksdb" / workdir.name).write_bytes(b"%d" % number)
+        made.append(workdir)
+    return made
+
+
+def test_working_directories_are_spread_by_free_space_and_stay_where_they_are(node: Node, disks: Disks) -> None:
+    made = make(node, 0, 1, 2, 3)
+    places = {workdir: disks.of(workdir) for workdir in made}
+    assert {len(disks.on(0)), len(disks.on(1))} == {2}
+    for again in (node.stop, node.kill):
+        again()
+        node.start()
+        assert {workdir: disks.of(workdir) for workdir in made} == places
+        assert [(workdir / "rocksdb" / workdir.name).read_bytes() for workdir in made] == [b"0", b"1", b"2", b"3"]
+        assert sorted(os.listdir(node.work)) == [workdir.name for workdir in made]
+
+
+def test_links_and_renames_stay_within_a_directory(node: Node, disks: Disks) -> None:
+    one, other = make(node, 0, 1)
+    assert disks.of(one).parent != disks.of(other).parent
+    file = one / "rocksdb" / one.name
+    os.link(file, one / "tmp/linked")
+    assert (one / "tmp/linked").stat() == file.stat()
+    assert file.stat().st_nlink == 2
+    (one / "rocksdb/deep").mkdir()
+    (one / "rocksdb/deep").rename(one / "localState/deep")
+    (one / "tmp/linked").rename(one / "localState/deep/linked")
+    assert os.path.samefile(one / "localState/deep/linked", file)
+    for beyond in (other / "tmp/there", node.checkpoints / "there"):
+        for step in (os.link, os.rename):
+            with pytest.raises(OSError, match=os.strerror(errno.EXDEV)):
+                step(file, beyond)
+            assert not beyond.exists()
+    (node.checkpoints / "object").write_bytes(b"object")
+    with pytest.raises(OSError, match=os.strerror(errno.EXDEV)):
+        os.rename(node.checkpoints / "object", one / "tmp/object")
+    assert (node.checkpoints / "object").read_bytes() == b"object"
+    subprocess.run(["mv", str(file), str(node.checkpoints / "moved")], check=True)
+    assert (node.checkpoints / "moved").read_bytes() == b"0"
+    assert not file.exists()
+
+
+def test_files_of_different_disks_are_different_files(node: Node) -> None:
+    made = make(node, *range(4))
+    for workdir in made:
+        for number in range(200):
+            (workdir / "rocksdb" / f"{number}").write_bytes(b"%s %d" % (workdir.name.encode(), number))
+    files = [workdir / "rocksdb" / f"{number}" for workdir in made for number in range(200)]
+    assert len({file.stat().st_ino for file in files}) == len(files)
+    assert all(file.read_text() == f"{file.parents[1].name} {file.name}" for file in files)
+    for workdir in made:
+        listed = {entry.name: entry.inode() for entry in os.scandir(workdir / "rocksdb")}
+        assert listed == {name: (workdir / "rocksdb" / name).stat().st_ino for name in listed}
+    assert {entry.name: entry.inode() for entry in os.scandir(node.work)} == {
+        workdir.name: workdir.stat().st_ino for workdir in made
+    }
+
+
+def test_objects_of_a_working_directory_are_kept_fetched_and_sent(node: Node, workspace: Path) -> None:
+    made = make(node, 0, 1, 2)
+    for workdir in made:
+        (workdir / "blobStorage/of-its-own").mkdir(exist_ok=True)
+        (workdir / "blobStorage/of-its-own" / workdir.name).write_bytes(workdir.name.encode())
+    (workspace / "remote/blobs/stored").write_bytes(b"s" * 3_000_000)
+    for workdir in made:
+        assert (workspace / "remote/blobs/of-its-own" / workdir.name).read_bytes() == workdir.name.encode()
+        assert (workdir / "blobStorage/stored").read_bytes() == b"s" * 3_000_000
+        (workdir / "rocksdb" / workdir.name).rename(workdir / "blobStorage/renamed")
+        (workdir / "blobStorage/renamed").unlink()
+
+
+def test_a_directory_that_is_emptied_or_removed_leaves_nothing_on_its_disk(node: Node, disks: Disks) -> None:
+    one, other = make(node, 0, 1)
+    with node.client() as client:
+        client.release("worker", "0")
+        client.acquire("worker", "0", os.getpid())
+        assert os.listdir(one / "rocksdb") == []
+        with pytest.raises(OSError, match=os.strerror(errno.ENOTEMPTY)):
+            one.rmdir()
+        (other / "localState/open").write_bytes(b"kept")
+        with (other / "localState/open").open("rb") as file:
+            subprocess.run(["rm", "-r", str(other)], check=True)
+            assert file.read() == b"kept"
+    assert not other.exists()
+    with pytest.raises(FileExistsError):
+        one.mkdir()
+    wait_until(lambda: sum(len(disks.on(number)) for number in (0, 1)) == 1)
+    other.mkdir()
+    assert (other / "localState").is_dir()
+    for path in disks.others:
+        wait_until(lambda path=path: os.listdir(path / "trash") == os.listdir(path / "orphans") == [])  # type: ignore[misc]
+
+
+def test_a_user_owns_the_directory_that_it_makes(node: Node) -> None:
+    workdir = node.work / "worker_1"
+    ALICE.do(lambda: workdir.mkdir(mode=0o700))
+    stat = workdir.stat()
+    assert (stat.st_uid, stat.st_mode & 0o7777) == (ALICE.uid, 0o700)
+    ALICE.do(lambda: (workdir / "tmp/file").write_bytes(b"mine"))
+    os.chmod(workdir, 0o750)
+    os.utime(workdir, (5, 5))
+    node.stop()
+    node.start()
+    assert (workdir.stat().st_mode & 0o7777, workdir.stat().st_mtime) == (0o750, 5)
+    assert "user.holdfast.disk" not in os.listxattr(workdir)
+
+
+def test_statfs_tells_of_the_disk_that_a_directory_is_on(node: Node, disks: Disks) -> None:
+    (workdir,) = make(node, 0)
+    there, here = os.statvfs(disks.of(workdir)), os.statvfs(disks.first)
+    assert os.statvfs(workdir / "tmp").f_blocks == there.f_blocks != here.f_blocks
+    assert os.statvfs(node.checkpoints).f_blocks == here.f_blocks
+
+
+_KEEPS_OPEN = """
+import os, sys
+file = open(sys.argv[1], "w+b", buffering=0)
+file.write(b"before")
+os.unlink(sys.argv[1])
+named = open(sys.argv[2], "w+b", buffering=0)
+named.write(b"named")
+print("open", flush=True)
+sys.stdin.readline()
+for each in (file, named):
+    each.write(b" after")
+    each.seek(0)
+print(file.read() + b", " + named.read(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_open_files_outlive_the_daemon(node: Node, disks: Disks, dies: bool) -> None:
+    node.stop()
+    node.supervised = True
+    node.start()
+    (workdir,) = make(node, 0)
+    command = [sys.executable, "-c", _KEEPS_OPEN, workdir / "tmp/nameless", workdir / "tmp/named"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        before = node.pid
+        if dies:
+            node.kill_daemon()
+        else:
+            with node.client() as client:
+                client.restart()
+        wait_until(lambda: node.answers() and node.pid != before)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "b'before after, named after'\n"
+    assert (workdir / "tmp/named").read_bytes() == b"named after"
+    wait_until(lambda: os.listdir(disks.of(workdir).parents[1] / "orphans") == [])
+
+
+def test_a_disk_that_is_gone_takes_its_working_directories_alone(node: Node, disks: Disks) -> None:
+    made = make(node, *range(4))
+    gone = [workdir for workdir in made if disks.of(workdir).is_relative_to(disks.others[1])]
+    left = [workdir for workdir in made if workdir not in gone]
+    (gone[0] / "blobStorage/sent").write_bytes(b"sent")
+    node.kill()
+    subprocess.run(["umount", str(disks.others[1].parent)], check=True)
+    node.expected_faults.append("is lost")
+    node.start()
+    assert node.wait_event("disk-lost")["disk"] == str(disks.others[1])
+    lost = {event["path"] for event in node.events("workdir-lost")}
+    assert lost == {f"work/{workdir.name}" for workdir in gone}
+    assert sorted(os.listdir(node.work)) == [workdir.name for workdir in left]
+    assert [disks.of(workdir).exists() for workdir in left] == [True] * len(left)
+    again = make(node, *range(4, 7))
+    gone[0].mkdir()
+    assert os.listdir(gone[0] / "rocksdb") == []
+    assert (gone[0] / "blobStorage/sent").read_bytes() == b"sent"
+    assert not (disks.others[1] / "workdirs").exists()
+    node.stop()
+    subprocess.run(["mount", "-o", "loop", f"{disks.others[1].parent}.img", str(disks.others[1].parent)], check=True)
+    node.start()
+    assert disks.on(1) == []
+    assert sorted(os.listdir(node.work)) == sorted(workdir.name for workdir in [*left, *again, gone[0]])
+    make(node, 7, 8, 9)
+    assert disks.on(1)
+
+
+def refusal(node: Node, **settings: object) -> str:
+    """Return why the daemon does not start with these settings."""
+    with pytest.raises(StartError) as refused:
+        node.start(**settings)
+    return str(refused.value)
+
+
+def test_what_can_be_no_other_disk_is_refused(disks: Disks, make_node: NodeFactory, workspace: Path) -> None:
+    node = make_node(store__directory=disks.first / "store")
+    one, other = disks.others
+    (disks.first / "beside").mkdir()
+    assert "is on the same file system as" in refusal(node, store__other_disks=disks.first / "beside")
+    (one.parent / "second").mkdir()
+    assert "is on the same file system as" in refusal(node, store__other_disks=f"{one},{one.parent / 'second'}")
+    assert "No such file or directory" in refusal(node, store__other_disks=one / "missing")
+    (other / "trash").mkdir()
+    (other / "trash/somebodys").touch()
+    assert "is not empty (it holds trash)" in refusal(node, store__other_disks=other)
+    assert os.listdir(other / "trash") == ["somebodys"]
+    (other / "trash/somebodys").unlink()
+    node.start(store__other_disks=f"{one},{other}")
+    make(node, 0, 1, 2, 3)
+    node.stop()
+    assert f"does not name {other} any more" in refusal(node, store__other_disks=one)
+    assert "belongs to another store" in refusal(make_node(store__directory=disks.first / "another"), store__other_disks=one)
+    for name in disks.on(1):
+        subprocess.run(["rm", "-r", str(other / "workdirs" / name)], check=True)
+    node.expected_faults.append("is lost")
+    node.start(store__other_disks=one)
+    assert len(os.listdir(node.work)) == len(disks.on(0)) > 0
+    node.stop()
+
+
+def test_a_store_gets_disks_and_loses_them_again(disks: Disks, make_node: NodeFactory) -> None:
+    node = make_node(store__directory=disks.first / "store").start()
+    node.store = disks.first / "store"
+    (before,) = make(node, 0)
+    node.stop()
+    version = (node.store / "format.json").read_bytes()
+    node.start(store__other_disks=disks.others[0])
+    assert (node.store / "format.json").read_bytes() != version
+    assert (before / "rocksdb" / before.name).read_bytes() == b"0"
+    (after,) = make(node, 1)
+    assert disks.of(after).parent == disks.others[0] / "workdirs"
+    subprocess.run(["rm", "-r", str(after)], check=True)
+    node.stop()
+    node.expected_faults.append("is lost")
+    node.start()
+    assert (node.store / "format.json").read_bytes() == version
+    assert os.listdir(node.work) == [before.name]
+    node.stop()
