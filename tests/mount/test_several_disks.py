@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NodeFactory
-from tests.support.daemons.node import Node, wait_until
+from tests.support.daemons.node import Node, StartError, wait_until
 from tests.support.disks.mounts import mounted_image
+from tests.support.disks.recorded_disk import RecordedDisk
 from tests.support.users.privileges import ALICE
 
 BYTES = 256 << 20
@@ -34,7 +35,8 @@ class Disks:
 
     def on(self, number: int) -> list[str]:
         """Return the names of the working directories on one of the other disks."""
-        return os.listdir(self.others[number] / "workdirs")
+        directory = self.others[number] / "workdirs"
+        return os.listdir(directory) if directory.exists() else []
 
     def of(self, workdir: Path) -> Path:
         """Return where a working directory, which has a file with its name, is on the disks."""
@@ -125,11 +127,12 @@ def test_files_of_different_disks_are_different_files(node: Node) -> None:
 
 
 def test_objects_of_a_working_directory_are_kept_fetched_and_sent(node: Node, workspace: Path) -> None:
+    (workspace / "remote/blobs").mkdir(parents=True, exist_ok=True)
+    (workspace / "remote/blobs/stored").write_bytes(b"s" * 3_000_000)
     made = make(node, 0, 1, 2)
     for workdir in made:
         (workdir / "blobStorage/of-its-own").mkdir(exist_ok=True)
         (workdir / "blobStorage/of-its-own" / workdir.name).write_bytes(workdir.name.encode())
-    (workspace / "remote/blobs/stored").write_bytes(b"s" * 3_000_000)
     for workdir in made:
         assert (workspace / "remote/blobs/of-its-own" / workdir.name).read_bytes() == workdir.name.encode()
         assert (workdir / "blobStorage/stored").read_bytes() == b"s" * 3_000_000
@@ -261,6 +264,7 @@ def test_what_can_be_no_other_disk_is_refused(disks: Disks, make_node: NodeFacto
     one, other = disks.others
     (disks.first / "beside").mkdir()
     assert "is on the same file system as" in refusal(node, store__other_disks=disks.first / "beside")
+    assert not (disks.first / "store").exists()
     (one.parent / "second").mkdir()
     assert "is on the same file system as" in refusal(node, store__other_disks=f"{one},{one.parent / 'second'}")
     assert "No such file or directory" in refusal(node, store__other_disks=one / "missing")
@@ -273,7 +277,9 @@ def test_what_can_be_no_other_disk_is_refused(disks: Disks, make_node: NodeFacto
     make(node, 0, 1, 2, 3)
     node.stop()
     assert f"does not name {other} any more" in refusal(node, store__other_disks=one)
-    assert "belongs to another store" in refusal(make_node(store__directory=disks.first / "another"), store__other_disks=one)
+    assert "belongs to another store" in refusal(
+        make_node("b", store__directory=disks.first / "another"), store__other_disks=one
+    )
     for name in disks.on(1):
         subprocess.run(["rm", "-r", str(other / "workdirs" / name)], check=True)
     node.expected_faults.append("is lost")
@@ -300,3 +306,67 @@ def test_a_store_gets_disks_and_loses_them_again(disks: Disks, make_node: NodeFa
     assert (node.store / "format.json").read_bytes() == version
     assert os.listdir(node.work) == [before.name]
     node.stop()
+
+
+_WRITES = """
+import os, sys
+os.chdir(sys.argv[1])
+number = 0
+while True:
+    number += 1
+    with open(f"tmp/{number % 50}", "wb") as file:
+        file.write(bytes(20_000))
+        os.fsync(file.fileno())
+    os.link(f"tmp/{number % 50}", f"rocksdb/{number}")
+    os.rename(f"rocksdb/{number}", f"localState/{number % 20}")
+    if number % 100 == 0:
+        print(number, flush=True)
+"""
+
+
+def test_a_disk_that_is_pulled_out_under_load_ends_the_work_on_it_alone(
+    workspace: Path, make_node: NodeFactory, remote_files: Path
+) -> None:
+    with ExitStack() as stack:
+        first = stack.enter_context(mounted_image("ext4", workspace / "first", BYTES // 4))
+        sound = stack.enter_context(mounted_image("ext4", workspace / "sound", BYTES))
+        bad = stack.enter_context(RecordedDisk("ext4", workspace / "bad", workspace / "bad.img"))
+        paths = {"sound": sound / "holdfast", "bad": bad.path / "holdfast"}
+        for path in paths.values():
+            path.mkdir()
+        node = make_node(store__directory=first / "store", store__other_disks=",".join(map(str, paths.values()))).start()
+        stack.callback(node.clean_up)
+        jobs: dict[Path, subprocess.Popen[str]] = {}
+        for workdir in make(node, *range(4)):
+            command = [sys.executable, "-c", _WRITES, str(workdir)]
+            job = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+            stack.callback(job.kill)
+            assert job.stdout is not None
+            assert job.stdout.readline()
+            jobs[workdir] = job
+        (remote_files / "object").write_bytes(b"object")
+        on_bad = {path.name for path in (paths["bad"] / "workdirs").glob("*/rocksdb/worker_*")}
+        assert 0 < len(on_bad) < 4
+        bad.fail()
+        failed = node.wait_event("disk-failed")
+        assert (failed["disk"], failed["workdirs"]) == (str(paths["bad"]), len(on_bad))
+        for workdir, job in jobs.items():
+            assert job.stdout is not None
+            if workdir.name in on_bad:
+                assert job.wait(30) != 0
+            else:
+                assert job.stdout.readline()
+                assert job.stdout.readline()
+                assert job.poll() is None
+        wait_until(lambda: not any((node.work / name).exists() for name in on_bad))
+        for name in on_bad:  # its process starts again
+            (node.work / name).mkdir()
+            (node.work / name / "tmp/file").write_bytes(b"anew")
+            assert os.listdir(node.work / name / "rocksdb") == []
+        assert (node.checkpoints / "object").read_bytes() == b"object"
+        node.expected_faults.append("is lost")
+        node.kill()
+        node.start()
+        assert node.wait_event("disk-lost")["disk"] == str(paths["bad"])
+        assert sorted(os.listdir(node.work)) == sorted(workdir.name for workdir in jobs)
+        assert {(node.work / name / "tmp/file").read_bytes() for name in on_bad} == {b"anew"}

@@ -31,6 +31,7 @@ from holdfast.fs.takeover.reopening import Takeover
 from holdfast.holdings import Gathering, Health, HeldStores, Publishing
 from holdfast.index import Index
 from holdfast.maintenance import Upkeep, drop_copies_of_moved_stores
+from holdfast.maintenance.disk_watch import watch_disks
 from holdfast.mount.covered_directory import Ground
 from holdfast.process.control_assembly import control_server
 from holdfast.process.reload import Reload
@@ -170,6 +171,7 @@ class Serving:
             background.start_soon(self.base.room.run)
             background.start_soon(_sync_regularly, parts.index, parts.events)
             background.start_soon(self._expire_quarantine)
+            background.start_soon(watch_disks, parts.store, workdirs, parts.events)
             background.start_soon(upkeep.run)
             background.start_soon(publishing.run)
             background.start_soon(standby_copies.run)

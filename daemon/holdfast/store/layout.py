@@ -302,6 +302,7 @@ def _write_format(path: Path, undo: ExitStack) -> str:
 def _open_others(path: Path, store_id: str, tree_fd: int, paths: Sequence[Path], undo: ExitStack) -> OtherDisks:
     """Open the other disks. While there may be any, older versions are kept away: they don't know of placeholders."""
     if not paths and not are_known(path):
+        _set_format(path, store_id, FORMAT_VERSION)  # a start that failed may have changed it
         return NO_OTHER_DISKS
     _set_format(path, store_id, SPREAD_FORMAT_VERSION)
     others = open_other_disks(path, store_id, tree_fd, paths, undo)

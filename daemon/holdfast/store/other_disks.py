@@ -148,7 +148,8 @@ def are_known(store: Path) -> bool:
 
 
 def open_other_disks(store: Path, store_id: str, tree_fd: int, paths: Iterable[Path], undo: ExitStack) -> OtherDisks:
-    """Open the disks at ``paths`` for the store, whose format says by now that it may have some; ``undo`` closes them.
+    """Open the disks at ``paths`` for the store, whose format says by now that it may have some. ``undo`` closes them
+    again, and removes what is new.
 
     Raises ``StoreUnsuitableError`` for a directory that can't be a disk of this store and never was, and for a disk that is
     no longer among ``paths`` although it has working directories.
@@ -224,12 +225,15 @@ class _Opening:
             disk_id = uuid.uuid4().hex
         fds: dict[str, int] = {}
         for name in _SUBDIRECTORIES:
-            (path / name).mkdir(mode=0o700, exist_ok=True)
+            if not (path / name).exists():
+                (path / name).mkdir(mode=0o700)
+                self._undo.callback(_remove_if_empty, path / name)
             fds[name] = os.open(path / name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             self._undo.callback(os.close, fds[name])
             os.fchmod(fds[name], 0o700)  # what is below has rights in the mount that are those of the whole way
         if same is None:  # last, so that a directory is a disk of the store as a whole or not at all
             content = _DiskFile(_FORMAT_VERSION, self._store_id, disk_id)
+            self._undo.callback((path / _DISK_FILE).unlink, missing_ok=True)
             write_whole(path / _DISK_FILE, [msgspec.json.encode(content)])
         return OtherDisk(number, disk_id, path, device, fds)
 
@@ -275,6 +279,11 @@ class _Opening:
     def _write_known(self) -> None:
         known = [_Known(disk.number, disk.id, str(disk.path)) for disk in self._disks]
         write_whole(self._store / _DISKS_FILE, [msgspec.json.encode(_Disks(known, self._known.last_number))])
+
+
+def _remove_if_empty(directory: Path) -> None:
+    with suppress(OSError):  # it was in use before
+        directory.rmdir()
 
 
 def _placeholders(tree_fd: int) -> Iterator[tuple[bytes, int, str, bytes]]:

@@ -233,10 +233,9 @@ class SpreadTree(Tree):
             _log.warning("%s can't be removed from %s: %s", os.fsdecode(placeholder.path), placeholder.disk.path, problem)
             placeholder.disk.note(problem)
 
-    def has_lost(self, path: bytes) -> bool:
-        """Say whether the disk of the working directory at ``path`` has failed."""
-        placeholder = self._by_path.get(path)
-        return placeholder is not None and placeholder.disk.has_failed
+    def paths_on(self, disk: int) -> list[bytes]:
+        """Return the paths of the working directories on the disk with this number, which is not the first."""
+        return [path for path, placeholder in self._by_path.items() if placeholder.disk.number == disk]
 
     def _remove_if_empty(self, path: bytes) -> FileId:
         return NO_FILE if path in self._by_path else super()._remove_if_empty(path)

@@ -69,10 +69,10 @@ class Tree:
     def place_on_a_disk(self, parent_fd: int, path: bytes) -> None:
         """Choose a disk for the working directory at ``path``, new and empty, in the directory ``parent_fd``."""
 
-    def has_lost(self, path: bytes) -> bool:
-        """Say whether the disk of the working directory at ``path`` has failed."""
-        del path
-        return False
+    def paths_on(self, disk: int) -> list[bytes]:
+        """Return the paths of the working directories on the disk with this number, which is not the first."""
+        del disk
+        return []
 
     def remove_directory(self, parent_fd: int, name: bytes) -> None:
         """rmdir(2). Raises ``OSError``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import trio
@@ -164,6 +164,14 @@ class Workdirs:
         if volume in ("", record.volume) and (record.pid or record.volume or not record.released_seconds):
             self._holding.holder_gone(path, record)
         return self._describe(path, record)
+
+    def lost(self, paths: Iterable[bytes]) -> None:
+        """Remove the directories at these paths, whose disk has failed, whoever holds them."""
+        with self._tree.one_step():
+            for path in paths:
+                self._tree.remove(path)
+                self._records.discard(path)
+        self._wake()
 
     def owner(self, role: str, resource_id: str) -> int:
         """Return the uid of the owner of a directory; -1 if there is none. Raises ``ConfigurationError`` for a bad name."""

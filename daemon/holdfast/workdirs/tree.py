@@ -98,9 +98,6 @@ class WorkdirTree:
         something that is no directory; and ``OSError``.
         """
         base, _, name = path.rpartition(b"/")
-        if self._tree.has_lost(path):
-            with self.one_step():
-                self.remove(path)
         base_fd = self._tree.open_directory(base)
         try:
             is_new = self._make(base_fd, base, name, owner)
