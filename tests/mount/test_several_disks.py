@@ -73,6 +73,7 @@ def make(node: Node, *numbers: int) -> list[Path]:
     return made
 
 
+@pytest.mark.promise("workdir-disks")
 def test_working_directories_are_spread_by_free_space_and_stay_where_they_are(node: Node, disks: Disks) -> None:
     made = make(node, 0, 1, 2, 3)
     places = {workdir: disks.of(workdir) for workdir in made}
@@ -85,6 +86,7 @@ def test_working_directories_are_spread_by_free_space_and_stay_where_they_are(no
         assert sorted(os.listdir(node.work)) == [workdir.name for workdir in made]
 
 
+@pytest.mark.promise("workdir-disks")
 def test_links_and_renames_stay_within_a_directory(node: Node, disks: Disks) -> None:
     one, other = make(node, 0, 1)
     assert disks.of(one).parent != disks.of(other).parent
@@ -205,7 +207,7 @@ def test_open_files_outlive_the_daemon(node: Node, disks: Disks, dies: bool) -> 
     node.supervised = True
     node.start()
     (workdir,) = make(node, 0)
-    command = [sys.executable, "-c", _KEEPS_OPEN, workdir / "tmp/nameless", workdir / "tmp/named"]
+    command = [sys.executable, "-c", _KEEPS_OPEN, str(workdir / "tmp/nameless"), str(workdir / "tmp/named")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -224,6 +226,7 @@ def test_open_files_outlive_the_daemon(node: Node, disks: Disks, dies: bool) -> 
     wait_until(lambda: os.listdir(disks.of(workdir).parents[1] / "orphans") == [])
 
 
+@pytest.mark.promise("workdir-disk-fails")
 def test_a_disk_that_is_gone_takes_its_working_directories_alone(node: Node, disks: Disks) -> None:
     made = make(node, *range(4))
     gone = [workdir for workdir in made if disks.of(workdir).is_relative_to(disks.others[1])]
@@ -324,6 +327,7 @@ while True:
 """
 
 
+@pytest.mark.promise("workdir-disk-fails")
 def test_a_disk_that_is_pulled_out_under_load_ends_the_work_on_it_alone(
     workspace: Path, make_node: NodeFactory, remote_files: Path
 ) -> None:
@@ -350,6 +354,7 @@ def test_a_disk_that_is_pulled_out_under_load_ends_the_work_on_it_alone(
         bad.fail()
         failed = node.wait_event("disk-failed")
         assert (failed["disk"], failed["workdirs"]) == (str(paths["bad"]), len(on_bad))
+        assert any(f"the disk {paths['bad']} has failed" in problem for problem in node.status().problems)
         for workdir, job in jobs.items():
             assert job.stdout is not None
             if workdir.name in on_bad:

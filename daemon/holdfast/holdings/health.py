@@ -16,6 +16,7 @@ from holdfast.holdings.report import LONGEST_PROBLEM, MOST_PROBLEMS, NodeHealth
 from holdfast.problems import DRAINING, STORE
 
 _MANY_DELETIONS = 1000
+_NOT_USED = "its working directories are gone, and none are made there until it is mended and the daemon restarted"
 
 
 class MountHealth(Protocol):
@@ -63,6 +64,9 @@ class Health:
         found = []
         if not self.base.parts.index.takes_writes:
             found.append("the disk of the store directory takes no writes: the kernel's log (dmesg) says why")
+        others = self.base.parts.store.others
+        found += [f"the disk {disk.path} has failed: {_NOT_USED}" for disk in others.disks if disk.has_failed]
+        found += [f"the disk {lost.path} is lost ({lost.problem}): {_NOT_USED}" for lost in others.lost]
         disk = self.base.room.usage().disk
         reserve = self.base.room.limits.reserve(disk)
         if disk.free_bytes < CLEARLY_BELOW * reserve.size_bytes:

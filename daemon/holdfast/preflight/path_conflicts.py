@@ -75,6 +75,8 @@ def _location(loaded: LoadedConfig, name: str, environment: Mapping[str, str]) -
 def _places(loaded: LoadedConfig) -> Iterator[tuple[str, str]]:
     config = loaded.config
     yield "store.directory", config.store.directory
+    for path in config.store.other_disks:
+        yield "store.other_disks", path
     yield "control.socket", config.control.socket
     if config.control.pods_socket:
         yield "control.pods_socket", config.control.pods_socket

@@ -65,6 +65,8 @@ def check_configuration(loaded: LoadedConfig) -> None:
 def _directories(loaded: LoadedConfig) -> Iterator[tuple[str, Path]]:
     config = loaded.config
     yield "store.directory", Path(config.store.directory)
+    for path in config.store.other_disks:
+        yield "store.other_disks", Path(path)
     yield "control.socket", Path(config.control.socket).parent
     if config.control.pods_socket:
         yield "control.pods_socket", Path(config.control.pods_socket).parent

@@ -286,7 +286,8 @@ def _read_format(path: Path) -> str | None:
         raise StoreUnsuitableError(f"{file} is damaged; restore it from a copy, or {_ANOTHER}") from None
     if content.format not in (FORMAT_VERSION, SPREAD_FORMAT_VERSION):
         raise StoreUnsuitableError(
-            f"the store directory {path} has format {content.format}, this Holdfast reads format {SPREAD_FORMAT_VERSION}; "
+            f"the store directory {path} has format {content.format}, this Holdfast reads formats {FORMAT_VERSION} "
+            f"and {SPREAD_FORMAT_VERSION}; "
             f"install the version that wrote it, or {_ANOTHER}"
         )
     return content.store

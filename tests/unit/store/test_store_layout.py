@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import StoreInUseError, StoreUnsuitableError
-from holdfast.store import FORMAT_VERSION, StoreDirectory, disk_space
+from holdfast.store import FORMAT_VERSION, SPREAD_FORMAT_VERSION, StoreDirectory, disk_space
 from tests.support.disks.mounts import mounted, mounted_read_only
 from tests.support.processes.descriptors import open_below
 from tests.support.users.privileges import as_nobody, needs_root
@@ -120,12 +120,12 @@ def test_a_store_in_use_whose_holder_is_not_written_down(path: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("version", [0, 2, 99])
+@pytest.mark.parametrize("version", [0, 3, 99])
 def test_a_store_of_another_format_is_refused_with_both_versions(path: Path, version: int) -> None:
     path.mkdir()
     (path / "format.json").write_text(json.dumps({"format": version, "store": "x", "new": True}))
     message = refused(path)
-    assert f"has format {version}, this Holdfast reads format {FORMAT_VERSION}" in message
+    assert f"has format {version}, this Holdfast reads formats {FORMAT_VERSION} and {SPREAD_FORMAT_VERSION}" in message
 
 
 @pytest.mark.parametrize(
