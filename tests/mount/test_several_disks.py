@@ -375,3 +375,30 @@ def test_a_disk_that_is_pulled_out_under_load_ends_the_work_on_it_alone(
         assert node.wait_event("disk-lost")["disk"] == str(paths["bad"])
         assert sorted(os.listdir(node.work)) == sorted(workdir.name for workdir in jobs)
         assert {(node.work / name / "tmp/file").read_bytes() for name in on_bad} == {b"anew"}
+
+
+def test_a_full_disk_is_full_for_those_who_work_there_alone(
+    make_node: NodeFactory, workspace: Path, remote_files: Path
+) -> None:
+    with ExitStack() as stack:
+        first = stack.enter_context(mounted_image("ext4", workspace / "first", BYTES // 4))
+        large = stack.enter_context(mounted_image("ext4", workspace / "large", BYTES))
+        (large / "holdfast").mkdir()
+        node = make_node(store__directory=first / "store", store__other_disks=large / "holdfast").start()
+        stack.callback(node.clean_up)
+        (remote_files / "object").write_bytes(b"o" * 1_000_000)
+        assert (node.checkpoints / "object").read_bytes() == b"o" * 1_000_000
+        (workdir,) = make(node, 0)
+        with (workdir / "tmp/large").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, BYTES // 2)  # twice what the first disk has
+            with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+                os.posix_fallocate(file.fileno(), 0, 2 * BYTES)
+            free = os.statvfs(workdir / "tmp")
+            os.posix_fallocate(file.fileno(), 0, BYTES // 2 + free.f_bavail * free.f_frsize - (1 << 20))
+        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+            (workdir / "tmp/more").write_bytes(bytes(100 << 20))
+        assert node.status().counters["files_evicted"] == 0
+        (node.checkpoints / "another").write_bytes(b"there is room")
+        (workdir / "tmp/large").unlink()
+        (workdir / "tmp/more").write_bytes(b"there is room")
+        assert (node.checkpoints / "object").read_bytes() == b"o" * 1_000_000

@@ -118,7 +118,7 @@ class Foundation:
             changes = DirectoryChanges(remote, store, self.invalidation, index.marks.is_whited_out)
             remote.directories.follow(changes.names_changed)
         self.disk = Disk(lambda: disk_space(store.tree.root_fd), store.freeing.space)
-        self.ordinary_user = OrdinaryUser(self.disk.is_near_end)
+        self.ordinary_user = OrdinaryUser(self.disk.is_near_end if not store.others.disks else lambda: True)
         self.room = Room(
             Limits.configured(config.cache),
             self.disk,

@@ -114,6 +114,8 @@ class StoreDirectory:
             notes_fd = _open_notes(path, undo)
             _sign(lock_fd)
             others = _open_others(path, store_id, fds["tree"], other_disks, undo)
+            are_fine = all(Stamps.tried(disk.fds["fetching"]).are_fine for disk in others.disks)
+            stamps = stamps if are_fine else Stamps(are_fine=False)
             undo.pop_all()
         return cls._of(path, store_id, fds, stamps, others, lock_fd, notes_fd)
 

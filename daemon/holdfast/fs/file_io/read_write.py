@@ -108,10 +108,16 @@ class ReadWrite:
         await self._files.settle_privileges(opened)
         self._files.before_change(opened)
         most_bytes = max(0, most_bytes - os.fstat(opened.fd).st_blocks * _BLOCK_BYTES)
-        await self._room.ensure_room(most_bytes)
-        call = partial(self._hot.call, patience=LONG_PATIENCE_SECONDS)
+        elsewhere_bytes = self._directories.room_elsewhere(opened.node)
+        if elsewhere_bytes is None:
+            await self._room.ensure_room(most_bytes)
+        elif most_bytes > elsewhere_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        allocation = partial(
+            self._hot.call, opened, "fallocate", [], mode, offset, length_bytes, patience=LONG_PATIENCE_SECONDS
+        )
         try:
-            await self._room.with_room(partial(call, opened, "fallocate", [], mode, offset, length_bytes), most_bytes)
+            await (self._room.with_room(allocation, most_bytes) if elsewhere_bytes is None else allocation())
         finally:
             self._files.mark_changed(opened)
 

@@ -24,7 +24,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.fs.inodes.quotas import Quotas
 from holdfast.fs.inodes.time_to_live import TimeToLive
-from holdfast.store import ImpliedTimes, Tree, advance_mtime
+from holdfast.store import ImpliedTimes, Tree, advance_mtime, disk_space
 from holdfast.system.file_id import FileId, FileStat, file_stat
 from holdfast.transfer import Ownership
 from holdfast.zones import ZoneMap, ZonePath
@@ -122,6 +122,11 @@ class Directories:
         """Raise ``OSError`` with EXDEV if a file, or what is in a directory, can't get a name in another one."""
         if self._tree.are_apart(node.backing, directory.backing):
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    def room_elsewhere(self, node: Node) -> int | None:
+        """Return how many bytes are free on the disk of a file; None if it is the first, which ``capacity`` watches."""
+        fd = self._tree.disk_fd(node.backing)
+        return None if fd == self._tree.root_fd else disk_space(fd).free_bytes
 
     def seconds(self, node: Node) -> float:
         """Return how long the kernel may cache a node's attributes and, for a directory, the names in it."""
