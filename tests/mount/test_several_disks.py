@@ -233,7 +233,8 @@ def test_a_disk_that_is_gone_takes_its_working_directories_alone(node: Node, dis
     left = [workdir for workdir in made if workdir not in gone]
     (gone[0] / "blobStorage/sent").write_bytes(b"sent")
     node.kill()
-    subprocess.run(["umount", str(disks.others[1].parent)], check=True)
+    umount = ["umount", str(disks.others[1].parent)]
+    wait_until(lambda: subprocess.run(umount, check=False).returncode == 0)  # what the daemon had open is closed soon
     node.expected_faults.append("is lost")
     node.start()
     assert node.wait_event("disk-lost")["disk"] == str(disks.others[1])
