@@ -234,7 +234,7 @@ class Room:
                 return False
             for name in list(entry.names):
                 self._copies.drop(name.path, inode, same_object=True)
-        except FileBusyError:  # a user holds up its directory
+        except (FileBusyError, OSError):  # a user holds up its directory, or another disk than the first has failed
             return False
         self._counters.files_evicted += 1
         self._counters.bytes_evicted += entry.size_bytes

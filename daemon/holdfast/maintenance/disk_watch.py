@@ -33,9 +33,10 @@ async def _watch(disk: OtherDisk, store: StoreDirectory, workdirs: Workdirs, eve
     while not disk.has_failed:
         await sleep_within(_EVERY_SECONDS)
         await trio.to_thread.run_sync(disk.look, abandon_on_cancel=True, limiter=limiter)
-    lost = store.tree.paths_on(disk.number)
-    _log.warning("the disk %s has failed, with %d working directories", disk.path, len(lost))
-    events.emit("disk-failed", disk=str(disk.path), workdirs=len(lost))
-    workdirs.lost(lost)
-    for path in lost:
-        events.emit("workdir-lost", path=os.fsdecode(path), disk=str(disk.path))
+    count = len(store.tree.paths_on(disk.number))
+    _log.warning("the disk %s has failed, with %d working directories", disk.path, count)
+    events.emit("disk-failed", disk=str(disk.path), workdirs=count)
+    while paths := store.tree.paths_on(disk.number):
+        for path in workdirs.lost(paths):
+            events.emit("workdir-lost", path=os.fsdecode(path), disk=str(disk.path))
+        await sleep_within(_EVERY_SECONDS)  # for those that something holds up

@@ -44,7 +44,7 @@ def check_node(loaded: LoadedConfig, environment: Mapping[str, str]) -> None:
     private_places.check(loaded)
     _check_socket(config.control.socket)
     _check_log(loaded)
-    StoreDirectory.check(Path(config.store.directory))
+    StoreDirectory.check(Path(config.store.directory), [Path(disk) for disk in config.store.other_disks])
     name_table(config)
     sweep_roots(config)
 

@@ -34,8 +34,9 @@ from holdfast.mount import mountpoint
 from holdfast.store.change_stamps import Stamps
 from holdfast.store.deferred_free import Freeing
 from holdfast.store.directory_times import ImpliedTimes
+from holdfast.store.disk_inspection import AREAS, KnownDisks, check_other_disks
 from holdfast.store.held_directories import NOTES_BYTES, HeldDirectories, HeldDirectory
-from holdfast.store.other_disks import AREAS, NO_OTHER_DISKS, OtherDisks, are_known, open_other_disks
+from holdfast.store.other_disks import NO_OTHER_DISKS, OtherDisks, open_other_disks
 from holdfast.store.outside_calls import Answer, OutsideCalls
 from holdfast.store.quarantine import Quarantine
 from holdfast.store.spread_tree import SpreadTree
@@ -159,16 +160,19 @@ class StoreDirectory:
         )
 
     @staticmethod
-    def check(path: Path) -> None:
-        """Check that ``path`` is, or could be made, a store, whoever uses it. Changes nothing, so it can't see everything.
+    def check(path: Path, other_disks: Sequence[Path] = ()) -> None:
+        """Check that ``path`` is, or could be made, a store with these other disks, whoever uses it.
+
+        Changes nothing, so it can't see everything.
 
         Raises ``StoreUnsuitableError``, as ``open`` does.
         """
         with _explained(path):
             nearest = next(each for each in (path, *path.parents) if os.path.lexists(each))
+            store_id = None
             if nearest == path:
                 _check_contents(path)
-                _read_format(path)
+                store_id = _read_format(path)
             check_lasting(path, STORE_DIRECTORY, nearest)
             _check_one_file_system(path)
             if not nearest.is_dir():
@@ -176,6 +180,7 @@ class StoreDirectory:
             if not os.access(nearest, os.W_OK | os.X_OK):
                 number = errno.EROFS if os.statvfs(nearest).f_flag & os.ST_RDONLY else errno.EACCES
                 raise OSError(number, os.strerror(number), path)
+            check_other_disks(path, store_id, nearest.stat().st_dev, list(other_disks))
 
     @staticmethod
     def is_at(path: Path) -> bool:
@@ -304,7 +309,7 @@ def _write_format(path: Path, undo: ExitStack) -> str:
 
 def _open_others(path: Path, store_id: str, tree_fd: int, paths: Sequence[Path], undo: ExitStack) -> OtherDisks:
     """Open the other disks. While there may be any, older versions are kept away: they don't know of placeholders."""
-    if not paths and not are_known(path):
+    if not paths and not KnownDisks.are_at(path):
         _set_format(path, store_id, FORMAT_VERSION)  # a start that failed may have changed it
         return NO_OTHER_DISKS
     _set_format(path, store_id, SPREAD_FORMAT_VERSION)

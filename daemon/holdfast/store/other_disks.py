@@ -23,45 +23,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from holdfast.errors import StoreUnsuitableError
 from holdfast.store.areas import Place
-from holdfast.store.suitability import OTHER_DISK, PROBE, check_hard_links, check_lasting, check_writable, failed
+from holdfast.store.disk_inspection import (
+    DISK_FILE,
+    SUBDIRECTORIES,
+    WORKDIRS,
+    Inspected,
+    Inspection,
+    KnownDisk,
+    KnownDisks,
+    check_not_left,
+    count_left,
+    write_disk_file,
+)
+from holdfast.store.suitability import OTHER_DISK, check_hard_links, check_writable, failed
 from holdfast.system.file_id import MOST_DISKS
-from holdfast.system.whole_file import new_name, write_whole
 
 PLACEHOLDER_MARK = "user.holdfast.disk"
 """The attribute of a placeholder: the id of the disk and the name of the directory there, with a slash between them."""
-_FORMAT_VERSION = 1
-_DISK_FILE = "disk.json"
-_DISKS_FILE = "disks.json"
-AREAS = ("fetching", "orphans", "trash", "quarantine")
-_SUBDIRECTORIES = ("workdirs", *AREAS)
 _NO_MARK = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.EPERM, errno.ENOENT, errno.ENOTDIR})
-
-
-class _DiskFile(msgspec.Struct):
-    """The contents of ``disk.json``."""
-
-    format: int
-    store: str
-    disk: str
-
-
-class _Known(msgspec.Struct):
-    """A disk that is in use."""
-
-    number: int
-    disk: str
-    path: str
-
-
-class _Disks(msgspec.Struct):
-    """The contents of ``disks.json``."""
-
-    disks: list[_Known] = []
-    last_number: int = 0
+_NOT_NAMED = "it is no longer in store.other_disks"
 
 
 @dataclass(eq=False)
@@ -79,7 +61,7 @@ class OtherDisk:
     @property
     def workdirs_fd(self) -> int:
         """The descriptor of the directory of working directories."""
-        return self.fds["workdirs"]
+        return self.fds[WORKDIRS]
 
     def place(self, area: str) -> Place:
         """Return this disk's part of an area, one of ``AREAS``."""
@@ -142,17 +124,11 @@ def mark_of(disk: OtherDisk, name: bytes) -> bytes:
     return disk.id.encode() + b"/" + name
 
 
-def are_known(store: Path) -> bool:
-    """Say whether the store at ``store`` had other disks when it was last used."""
-    return (store / _DISKS_FILE).exists()
-
-
 def open_other_disks(store: Path, store_id: str, tree_fd: int, paths: Iterable[Path], undo: ExitStack) -> OtherDisks:
-    """Open the disks at ``paths`` for the store, whose format says by now that it may have some. ``undo`` closes them
-    again, and removes what is new.
+    """Open the disks at ``paths`` for the store, whose format says by now that it may have some.
 
-    Raises ``StoreUnsuitableError`` for a directory that can't be a disk of this store and never was, and for a disk that is
-    no longer among ``paths`` although it has working directories.
+    ``undo`` closes them again, and removes what is new. Raises ``StoreUnsuitableError`` for a directory that can't be a disk
+    of this store and never was, and for a disk that is no longer among ``paths`` although it has working directories.
     """
     return _Opening(store, store_id, tree_fd, undo).opened(list(paths))
 
@@ -163,11 +139,11 @@ class _Opening:
         self._store_id = store_id
         self._tree_fd = tree_fd
         self._undo = undo
-        self._known = _read_known(store)
-        self._devices = {os.fstat(tree_fd).st_dev: store}
+        self._known = KnownDisks.read(store)
+        self._inspection = Inspection(store, store_id, self._known, os.fstat(tree_fd).st_dev)
         self._disks: list[OtherDisk] = []
         self._lost: dict[str, LostDisk] = {}
-        """The disks that were lost, by id."""
+        """The disks that are in use no more, by id."""
 
     def opened(self, paths: list[Path]) -> OtherDisks:
         """Open the disks, and bring placeholders and directories into agreement."""
@@ -180,78 +156,57 @@ class _Opening:
         placed = list(self._find_placed())
         for disk in self._disks:
             self._throw_unplaced(disk, {each.name for each in placed if each.disk is disk})
-        self._write_known()
-        return OtherDisks(self._disks, placed, list(self._lost.values()))
+        disks = [KnownDisk(disk.number, disk.id, str(disk.path)) for disk in self._disks]
+        KnownDisks(disks, self._known.last_number).write(self._store)
+        return OtherDisks(self._disks, placed, [lost for lost in self._lost.values() if lost.problem or lost.workdirs])
 
     def _open(self, path: Path) -> None:
-        before = next((known for known in self._known.disks if known.path == str(path)), None)
+        before = self._inspection.at(path)
         try:
-            device = path.stat().st_dev
-            found = _read_disk_file(path)
-            if device in self._devices and (found is not None or before is None):
-                raise StoreUnsuitableError(
-                    f"the other disk {path} is on the same file system as {self._devices[device]}; "
-                    "store.other_disks names a directory on each further disk"
-                )
-            if device in self._devices:
-                raise FileNotFoundError(errno.ENOENT, "its file system is not mounted")
-            if found is not None and found.store != self._store_id:
-                raise StoreUnsuitableError(
-                    f"the other disk {path} belongs to another store; set store.other_disks to another directory"
-                )
-            same = next((known for known in self._known.disks if found is not None and known.disk == found.disk), None)
-            if same is None:
-                _check_new(path, found)
-            check_writable(path)
-            disk = self._made(path, device, same)
+            self._disks.append(self._made(self._inspection.look(path)))
         except OSError as problem:
             if before is None:
                 raise StoreUnsuitableError(f"the other disk {path} can't be used: {problem.strerror}") from None
             self._lost[before.disk] = LostDisk(str(path), str(problem.strerror))
-            return
-        self._devices[device] = path
-        self._disks.append(disk)
 
-    def _made(self, path: Path, device: int, same: _Known | None) -> OtherDisk:
+    def _made(self, found: Inspected) -> OtherDisk:
         """Open a disk, after it was prepared if it is new. Raises ``OSError``."""
-        if same is not None:
-            number, disk_id = same.number, same.disk
+        path = found.path
+        check_writable(path)
+        if found.known is not None:
+            number, disk_id = found.known.number, found.known.disk
         else:
-            number = self._known.last_number = self._known.last_number + 1
-            if number > MOST_DISKS:
-                raise StoreUnsuitableError(
-                    f"the store directory {self._store} has had {MOST_DISKS} other disks, and can't have more; use a new one"
-                )
-            disk_id = uuid.uuid4().hex
+            check_hard_links(path, found.kind, OTHER_DISK)
+            number, disk_id = self._next_number(), uuid.uuid4().hex
         fds: dict[str, int] = {}
-        for name in _SUBDIRECTORIES:
+        for name in SUBDIRECTORIES:
             if not (path / name).exists():
                 (path / name).mkdir(mode=0o700)
                 self._undo.callback(_remove_if_empty, path / name)
             fds[name] = os.open(path / name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             self._undo.callback(os.close, fds[name])
             os.fchmod(fds[name], 0o700)  # what is below has rights in the mount that are those of the whole way
-        if same is None:  # last, so that a directory is a disk of the store as a whole or not at all
-            content = _DiskFile(_FORMAT_VERSION, self._store_id, disk_id)
-            self._undo.callback((path / _DISK_FILE).unlink, missing_ok=True)
-            write_whole(path / _DISK_FILE, [msgspec.json.encode(content)])
-        return OtherDisk(number, disk_id, path, device, fds)
+        if found.known is None:  # last, so that a directory is a disk of the store as a whole or not at all
+            self._undo.callback((path / DISK_FILE).unlink, missing_ok=True)
+            write_disk_file(path, self._store_id, disk_id)
+        return OtherDisk(number, disk_id, path, found.device, fds)
 
-    def _leave(self, known: _Known, *, is_named: bool) -> None:
-        """Let a disk go that is no longer among the paths. Raises ``StoreUnsuitableError`` if it has working directories."""
-        count = 0
-        with suppress(OSError):
-            found = _read_disk_file(Path(known.path))
-            if found is not None and found.disk == known.disk:
-                count = len(os.listdir(Path(known.path) / "workdirs"))
-        if count:
+    def _next_number(self) -> int:
+        number = self._known.last_number = self._known.last_number + 1
+        if number > MOST_DISKS:
             raise StoreUnsuitableError(
-                f"store.other_disks does not name {known.path} any more, where {count} working directories of this store "
-                "are; name it again, or remove that directory with what is in it"
+                f"the store directory {self._store} has had {MOST_DISKS} other disks, and can't have more; use a new one"
             )
-        self._lost[known.disk] = LostDisk(
-            known.path, "another one is there" if is_named else "it is no longer in store.other_disks"
-        )
+        return number
+
+    def _leave(self, known: KnownDisk, *, is_named: bool) -> None:
+        """Let a disk go that is not found any more. Raises ``StoreUnsuitableError`` if it has working directories."""
+        if is_named:
+            self._lost[known.disk] = LostDisk(known.path, "another one is there")
+            return
+        check_not_left(known)
+        is_empty = count_left(known) == 0
+        self._lost[known.disk] = LostDisk(known.path, "" if is_empty else _NOT_NAMED)
 
     def _find_placed(self) -> Iterator[Placed]:
         """Yield the placeholders of disks in use. Others are removed, as if what they stand for had been."""
@@ -268,17 +223,12 @@ class _Opening:
                 os.rmdir(here)
             except OSError:  # it is no empty directory any more
                 os.removexattr(here, PLACEHOLDER_MARK, follow_symlinks=False)
-            if disk_id in self._lost:
-                self._lost[disk_id].workdirs.append(path)
+            self._lost.setdefault(disk_id, LostDisk("", "nothing is known of it")).workdirs.append(path)
 
     def _throw_unplaced(self, disk: OtherDisk, placed: set[bytes]) -> None:
         for name in map(os.fsencode, os.listdir(disk.workdirs_fd)):
             if name not in placed:
                 disk.throw(name)
-
-    def _write_known(self) -> None:
-        known = [_Known(disk.number, disk.id, str(disk.path)) for disk in self._disks]
-        write_whole(self._store / _DISKS_FILE, [msgspec.json.encode(_Disks(known, self._known.last_number))])
 
 
 def _remove_if_empty(directory: Path) -> None:
@@ -303,49 +253,3 @@ def _placeholders(tree_fd: int) -> Iterator[tuple[bytes, int, str, bytes]]:
                 continue
             disk, _, there = mark.partition(b"/")
             yield path, inode, disk.decode(errors="replace"), there
-
-
-def _check_new(path: Path, found: _DiskFile | None) -> None:
-    """Refuse a directory that can't become a disk. ``found``: it was one that was lost."""
-    kind = check_lasting(path, OTHER_DISK)
-    others = sorted(name for name in os.listdir(path) if not _is_ours(path, name))
-    if others and found is None:
-        raise StoreUnsuitableError(
-            f"the other disk {path} is not empty (it holds {', '.join(others[:3])}); "
-            "set store.other_disks to an empty directory on that disk"
-        )
-    check_hard_links(path, kind, OTHER_DISK)
-
-
-def _is_ours(path: Path, name: str) -> bool:
-    """Say whether a file system has made a name, or a start that was interrupted, which leaves empty directories."""
-    if name in _SUBDIRECTORIES:
-        return not os.listdir(path / name)
-    return name in ("lost+found", new_name(_DISK_FILE)) or name.startswith(PROBE)
-
-
-def _read_disk_file(path: Path) -> _DiskFile | None:
-    """Return what is at ``path``; None if that is no disk of a store. Raises ``OSError`` and ``StoreUnsuitableError``."""
-    try:
-        content = msgspec.json.decode((path / _DISK_FILE).read_bytes(), type=_DiskFile)
-    except FileNotFoundError:
-        return None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise OSError(errno.EUCLEAN, f"{_DISK_FILE} there is damaged") from None
-    if content.format != _FORMAT_VERSION:
-        raise StoreUnsuitableError(
-            f"the other disk {path} has format {content.format}, this Holdfast reads format {_FORMAT_VERSION}"
-        )
-    return content
-
-
-def _read_known(store: Path) -> _Disks:
-    try:
-        return msgspec.json.decode((store / _DISKS_FILE).read_bytes(), type=_Disks)
-    except FileNotFoundError:
-        return _Disks()
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise StoreUnsuitableError(
-            f"{store / _DISKS_FILE} is damaged; restore it from a copy, or remove it: "
-            "then the working directories on other disks are given up"
-        ) from None

@@ -6,6 +6,7 @@ of its role (``workdirs.retention``).
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -38,6 +39,7 @@ from holdfast.workdirs.tree import WorkdirTree
 from holdfast.zones import WorkdirName, ZoneKind, ZonePath
 
 _LONGEST_PAUSE_SECONDS = 3600.0
+_log = logging.getLogger("holdfast.workdirs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Workdirs:
         parts = base.parts
         self._config = parts.config
         self._events = parts.events
+        self._lost_disks = parts.store.others.lost
         self._records = Records(parts.index.workdirs, parts.store.tree, boot_id())
         self._tree = WorkdirTree(base)
         self._holding = Holding(self._records, self._tree, base.nodes, self._events, begin_retention=self._wake)
@@ -70,6 +73,9 @@ class Workdirs:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Watch holders and retention until cancelled."""
+        for disk in self._lost_disks:
+            for path in disk.workdirs:
+                self._tree.gone(path)
         async with trio.open_nursery() as nursery:
             await nursery.start(self._holding.run)
             task_status.started()
@@ -165,13 +171,20 @@ class Workdirs:
             self._holding.holder_gone(path, record)
         return self._describe(path, record)
 
-    def lost(self, paths: Iterable[bytes]) -> None:
-        """Remove the directories at these paths, whose disk has failed, whoever holds them."""
+    def lost(self, paths: Iterable[bytes]) -> list[bytes]:
+        """Remove the directories at these paths, whose disk has failed, whoever holds them; return those that are gone."""
+        gone = []
         with self._tree.one_step():
             for path in paths:
-                self._tree.remove(path)
+                try:
+                    self._tree.remove(path)
+                except (OSError, HoldfastError) as problem:
+                    _log.warning("%s, which is on a disk that has failed, can't be removed: %s", os.fsdecode(path), problem)
+                    continue
                 self._records.discard(path)
+                gone.append(path)
         self._wake()
+        return gone
 
     def owner(self, role: str, resource_id: str) -> int:
         """Return the uid of the owner of a directory; -1 if there is none. Raises ``ConfigurationError`` for a bad name."""

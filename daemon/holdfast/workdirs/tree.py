@@ -189,6 +189,12 @@ class WorkdirTree:
             os.close(base_fd)
         self._marks.uncover_below(path)
 
+    def gone(self, path: bytes) -> None:
+        """Note that the directory at ``path`` was gone when this daemon started. The kernel may know it from an earlier one."""
+        base, _, name = path.rpartition(b"/")
+        self._pending.append(_StaleName(path, self._nodes.id_of(self._tree.inode(base)), name))
+        self._marks.uncover_below(path)
+
     def drop(self, path: bytes) -> None:
         """Remove this node's file at ``path``. It stays readable while open; a store that has it is the fallback."""
         parent, _, name = path.rpartition(b"/")

@@ -1,0 +1,209 @@
+"""What is at the directories of other disks (``store.other_disks``), and whether a store may use it. Changes nothing.
+
+The store directory's ``disks.json`` has the disks that are in use; ``disk.json`` in a disk's directory says whose it is.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.errors import StoreUnsuitableError
+from holdfast.store.suitability import OTHER_DISK, PROBE, check_lasting
+from holdfast.system.whole_file import new_name, write_whole
+
+_FORMAT_VERSION = 1
+DISK_FILE = "disk.json"
+_DISKS_FILE = "disks.json"
+WORKDIRS = "workdirs"
+AREAS = ("fetching", "orphans", "trash", "quarantine")
+SUBDIRECTORIES = (WORKDIRS, *AREAS)
+
+
+class _DiskFile(msgspec.Struct):
+    """The contents of ``disk.json``."""
+
+    format: int
+    store: str
+    disk: str
+
+
+class KnownDisk(msgspec.Struct):
+    """A disk that is in use: its number in ids of files, its own id, and where it is."""
+
+    number: int
+    disk: str
+    path: str
+
+
+class KnownDisks(msgspec.Struct):
+    """The contents of ``disks.json``. ``last_number`` is the largest number that a disk has had."""
+
+    disks: list[KnownDisk] = []
+    last_number: int = 0
+
+    @staticmethod
+    def are_at(store: Path) -> bool:
+        """Say whether the store at ``store`` has had other disks."""
+        return (store / _DISKS_FILE).exists()
+
+    @classmethod
+    def read(cls, store: Path) -> KnownDisks:
+        """Return those of the store at ``store``. Raises ``StoreUnsuitableError``."""
+        try:
+            return msgspec.json.decode((store / _DISKS_FILE).read_bytes(), type=cls)
+        except FileNotFoundError:
+            return cls()
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise StoreUnsuitableError(
+                f"{store / _DISKS_FILE} is damaged; restore it from a copy, or remove it: "
+                "then the working directories on other disks are given up"
+            ) from None
+
+    def write(self, store: Path) -> None:
+        """Write them down. Raises ``OSError``."""
+        write_whole(store / _DISKS_FILE, [msgspec.json.encode(self)])
+
+
+def write_disk_file(path: Path, store_id: str, disk_id: str) -> None:
+    """Make the directory at ``path`` a disk of the store. Raises ``OSError``."""
+    write_whole(path / DISK_FILE, [msgspec.json.encode(_DiskFile(_FORMAT_VERSION, store_id, disk_id))])
+
+
+class Inspected(NamedTuple):
+    """A directory that can be used: the device that it is on, the disk in use that it is, and what is new of it.
+
+    ``kind`` is the kind of file system of one that is not in use yet, else empty.
+    """
+
+    path: Path
+    device: int
+    known: KnownDisk | None
+    kind: str
+
+
+@dataclass(eq=False)
+class Inspection:
+    """Inspects the other disks of the store at ``store``. ``store_id`` is None if there is no store yet."""
+
+    store: Path
+    store_id: str | None
+    known: KnownDisks
+    device: int
+    """The device of the store directory."""
+    _places: dict[int, Path] = field(init=False)
+    """What was found so far, by device."""
+
+    def __post_init__(self) -> None:
+        self._places = {self.device: self.store}
+
+    def at(self, path: Path) -> KnownDisk | None:
+        """Return the disk in use that was at ``path`` when the store was last used."""
+        return next((known for known in self.known.disks if known.path == str(path)), None)
+
+    def look(self, path: Path) -> Inspected:
+        """Return what is at ``path``. Raises ``StoreUnsuitableError`` if the store may not use it.
+
+        Raises ``OSError`` if a disk in use that was there can't be used any more.
+        """
+        try:
+            return self._look(path)
+        except OSError as problem:
+            if self.at(path) is not None:
+                raise
+            raise StoreUnsuitableError(f"the other disk {path} can't be used: {problem.strerror}") from None
+
+    def _look(self, path: Path) -> Inspected:
+        device = path.stat().st_dev
+        found = _read_disk_file(path)
+        if device in self._places and (found is not None or self.at(path) is None):
+            raise StoreUnsuitableError(
+                f"the other disk {path} is on the same file system as {self._places[device]}; "
+                "store.other_disks names a directory on each further disk"
+            )
+        if device in self._places:
+            raise FileNotFoundError(errno.ENOENT, "its file system is not mounted")
+        if found is not None and found.store != self.store_id:
+            raise StoreUnsuitableError(
+                f"the other disk {path} belongs to another store; set store.other_disks to another directory"
+            )
+        self._places[device] = path
+        for known in self.known.disks:
+            if found is not None and known.disk == found.disk:
+                return Inspected(path, device, known, "")
+        return Inspected(path, device, None, _kind_of_new(path, was_ours=found is not None))
+
+
+def count_left(known: KnownDisk) -> int | None:
+    """Return how many working directories a disk has where it was last; None if it is not there."""
+    path = Path(known.path)
+    try:
+        found = _read_disk_file(path)
+        return len(os.listdir(path / WORKDIRS)) if found is not None and found.disk == known.disk else None
+    except OSError:
+        return None
+
+
+def check_not_left(known: KnownDisk) -> None:
+    """Raise ``StoreUnsuitableError`` if a disk that is named no more has working directories."""
+    count = count_left(known)
+    if count:
+        raise StoreUnsuitableError(
+            f"store.other_disks does not name {known.path} any more, where {count} working directories of this store "
+            "are; name it again, or remove that directory with what is in it"
+        )
+
+
+def check_other_disks(store: Path, store_id: str | None, device: int, paths: list[Path]) -> None:
+    """Check that the store could use the disks at these paths, as far as can be seen. Raises ``StoreUnsuitableError``."""
+    inspection = Inspection(store, store_id, KnownDisks.read(store), device)
+    named = set()
+    for path in paths:
+        before = inspection.at(path)
+        try:
+            known = inspection.look(path).known
+        except OSError:  # it is lost, and the daemon starts without it
+            known = before
+        named.add(known.disk if known is not None else "")
+    for known in inspection.known.disks:
+        if known.disk not in named:
+            check_not_left(known)
+
+
+def _kind_of_new(path: Path, *, was_ours: bool) -> str:
+    """Return the kind of file system; refuse a directory that can't become a disk. ``was_ours``: it was one once."""
+    kind = check_lasting(path, OTHER_DISK)
+    others = sorted(name for name in os.listdir(path) if not _is_ours(path, name))
+    if others and not was_ours:
+        raise StoreUnsuitableError(
+            f"the other disk {path} is not empty (it holds {', '.join(others[:3])}); "
+            "set store.other_disks to an empty directory on that disk"
+        )
+    return kind
+
+
+def _is_ours(path: Path, name: str) -> bool:
+    """Say whether a file system has made a name, or a start that was interrupted, which leaves empty directories."""
+    if name in SUBDIRECTORIES:
+        return not os.listdir(path / name)
+    return name in ("lost+found", new_name(DISK_FILE)) or name.startswith(PROBE)
+
+
+def _read_disk_file(path: Path) -> _DiskFile | None:
+    """Return what is at ``path``; None if that is no disk of a store. Raises ``OSError`` and ``StoreUnsuitableError``."""
+    try:
+        content = msgspec.json.decode((path / DISK_FILE).read_bytes(), type=_DiskFile)
+    except FileNotFoundError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise OSError(errno.EUCLEAN, f"{DISK_FILE} there is damaged") from None
+    if content.format != _FORMAT_VERSION:
+        raise StoreUnsuitableError(
+            f"the other disk {path} has format {content.format}, this Holdfast reads format {_FORMAT_VERSION}"
+        )
+    return content
