@@ -403,3 +403,71 @@ def test_a_full_disk_is_full_for_those_who_work_there_alone(
         (workdir / "tmp/large").unlink()
         (workdir / "tmp/more").write_bytes(b"there is room")
         assert (node.checkpoints / "object").read_bytes() == b"o" * 1_000_000
+
+
+def test_a_daemon_that_takes_over_goes_on_without_a_disk_that_is_gone(workspace: Path, make_node: NodeFactory) -> None:
+    with ExitStack() as stack:
+        first = stack.enter_context(mounted_image("ext4", workspace / "first", BYTES // 4))
+        bad = stack.enter_context(RecordedDisk("ext4", workspace / "bad", workspace / "bad.img"))
+        (bad.path / "holdfast").mkdir()
+        node = make_node(store__directory=first / "store", store__other_disks=bad.path / "holdfast")
+        node.supervised = True
+        node.expected_faults.append("is lost")
+        node.start()
+        stack.callback(node.clean_up)
+        (workdir,) = make(node, 0)
+        assert os.listdir(node.work) == [workdir.name]
+        with (workdir / "tmp/open").open("wb", buffering=0) as file:
+            file.write(b"before")
+            bad.fail()
+            before = node.pid
+            node.kill_daemon()
+            wait_until(lambda: node.answers() and node.pid != before)
+            assert node.wait_event("workdir-lost")["path"] == f"work/{workdir.name}"
+            wait_until(lambda: not workdir.exists() and os.listdir(node.work) == [])
+            with pytest.raises(OSError, match=f"{os.strerror(errno.EIO)}|{os.strerror(errno.EROFS)}"):
+                os.fsync(file.fileno())
+        workdir.mkdir()
+        assert os.listdir(workdir / "rocksdb") == []
+        assert [disk.path for disk in node.status().other_disks if disk.problem] == [str(bad.path / "holdfast")]
+
+
+def test_what_a_crash_leaves_is_mended_at_the_next_start(node: Node, disks: Disks) -> None:
+    made = make(node, *range(3))
+    places = [disks.of(workdir) for workdir in made]
+    node.kill()
+    (disks.others[0] / "workdirs/made-without-a-placeholder/deep").mkdir(parents=True)
+    subprocess.run(["rm", "-r", str(places[1])], check=True)  # as before its placeholder is removed
+    node.start()
+    assert sorted(os.listdir(node.work)) == [workdir.name for workdir in made]
+    assert os.listdir(made[1]) == []
+    assert {disks.of(made[0]), disks.of(made[2])} == {places[0], places[2]}
+    assert "made-without-a-placeholder" not in disks.on(0)
+    wait_until(lambda: os.listdir(disks.others[0] / "trash") == [])
+    made[1].rmdir()
+    make(node, 1)
+    node.stop()
+    (node.store / "disks.json").write_bytes(b"{")
+    assert "disks.json is damaged" in refusal(node)
+    (node.store / "disks.json").unlink()
+    node.start()
+    assert os.listdir(node.work) == []
+    assert len(node.events("workdir-lost")) == 3
+    node.stop()
+    node.start()
+    assert node.events("workdir-lost") == []
+
+
+def test_status_and_metrics_tell_of_each_disk(node: Node, disks: Disks) -> None:
+    make(node, 0, 1, 2)
+    with node.client() as client:
+        found, page = client.status().other_disks, client.metrics()
+    assert [(disk.path, disk.problem, disk.workdirs) for disk in found] == [
+        (str(path), "", len(disks.on(number))) for number, path in enumerate(disks.others)
+    ]
+    for disk in found:
+        space = os.statvfs(disk.path)
+        assert disk.size_bytes == space.f_blocks * space.f_frsize
+        assert 0 < disk.free_bytes < disk.size_bytes
+        assert f'holdfast_other_disk_up{{disk="{disk.path}"}} 1' in page
+        assert f'holdfast_other_disk_size_bytes{{disk="{disk.path}"}} {disk.size_bytes}' in page

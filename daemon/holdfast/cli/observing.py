@@ -9,7 +9,7 @@ import typer
 from holdfast.cli import kernel_advice
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
 from holdfast.cli.output import counted, duration, moment, print_json, print_json_line, print_table, say, size
-from holdfast.control.messages import BatchInfo, EventInfo, Status
+from holdfast.control.messages import BatchInfo, EventInfo, OtherDiskStatus, Status
 
 _SHOWN_PARTS = 3
 _SHORTEST_SECONDS = 0.05
@@ -40,6 +40,12 @@ def events(
             print_json_line(event) if as_json else say(_line(event))
 
 
+def _other_disk(disk: OtherDiskStatus) -> str:
+    if disk.problem:
+        return f"NOT USED: {disk.path} ({disk.problem})"
+    return f"{size(disk.free_bytes)} free, working directories: {disk.workdirs}, in {disk.path}"
+
+
 def _rows(found: Status) -> list[tuple[str, str]]:
     limit = f" of {size(found.max_bytes)}" if found.max_bytes else ""
     rows = [
@@ -60,6 +66,7 @@ def _rows(found: Status) -> list[tuple[str, str]]:
         free, kept = counted(found.free_files, "inode"), f"{found.min_free_files} kept free"
         few = " (NO NEW FILES: the disk is out of inodes)" if not found.free_files else ""
         rows.append(("inodes", f"{free} free of {found.files}, {kept}{few}"))
+    rows += (("disk", _other_disk(disk)) for disk in found.other_disks)
     for name, remote in found.remotes.items():
         state = "up" if remote.up else f"DOWN since {moment(remote.since)}: {remote.problem}"
         pending = f", {remote.pending_deletions} deletions pending" if remote.pending_deletions else ""

@@ -16,6 +16,7 @@ import trio
 
 from holdfast import __version__
 from holdfast.capacity import Room
+from holdfast.control.other_disks import other_disks
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.writeback.unsent_files import Unsent, UnsentFiles
 from holdfast.standbys import Standbys
@@ -100,6 +101,7 @@ class MetricsReport:
         self._add_operations(page)
         await trio.lowlevel.checkpoint()
         self._add_cache(page, quarantined)
+        self._add_other_disks(page)
         self._add_unsent(page, unsent)
         self._add_stores(page)
         self._add_standbys(page)
@@ -160,6 +162,16 @@ class MetricsReport:
         page.add(metrics.FETCHING, len(self._base.fetcher.fetches()))
         page.add(metrics.QUARANTINE_FILES, len(quarantined))
         page.add(metrics.QUARANTINE_BYTES, sum(quarantined))
+
+    def _add_other_disks(self, page: MetricsPage) -> None:
+        disks = other_disks(self._parts.store)
+        for disk in disks:
+            page.add(metrics.OTHER_DISK_UP, int(not disk.problem), disk.path)
+        in_use = [disk for disk in disks if not disk.problem]
+        for disk in in_use:
+            page.add(metrics.OTHER_DISK_FREE, disk.free_bytes, disk.path)
+        for disk in in_use:
+            page.add(metrics.OTHER_DISK_SIZE, disk.size_bytes, disk.path)
 
     def _add_unsent(self, page: MetricsPage, unsent: Unsent) -> None:
         age = 0.0 if unsent.oldest_ns is None else max(0.0, (time.time_ns() - unsent.oldest_ns) / _NS)

@@ -14,6 +14,7 @@ import trio
 from holdfast import __version__
 from holdfast.control.callers import Caller
 from holdfast.control.messages import PublicStatus, RemoteStatus, Sample, Status, WorkdirInfo
+from holdfast.control.other_disks import other_disks
 from holdfast.control.paths import Paths
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.writeback.unsent_files import UnsentFiles
@@ -81,6 +82,7 @@ class StatusReport:
             counters=parts.counters.as_dict(),
             mountpoint_protection=self.mount.ground.protection,
             hidden_files=self.mount.ground.hidden,
+            other_disks=other_disks(parts.store),
             not_configured=dict(Counter(shown(path.partition(b"/")[0]) for path in homeless)),
             problems=[*self.health.problems(), *await self._long_unsent(unsent)],
         )

@@ -66,7 +66,7 @@ class Health:
             found.append("the disk of the store directory takes no writes: the kernel's log (dmesg) says why")
         others = self.base.parts.store.others
         found += [f"the disk {disk.path} has failed: {_NOT_USED}" for disk in others.disks if disk.has_failed]
-        found += [f"the disk {lost.path} is lost ({lost.problem}): {_NOT_USED}" for lost in others.lost]
+        found += [f"the disk {lost.path} is lost ({lost.problem}): {_NOT_USED}" for lost in others.missing]
         disk = self.base.room.usage().disk
         reserve = self.base.room.limits.reserve(disk)
         if disk.free_bytes < CLEARLY_BELOW * reserve.size_bytes:

@@ -130,7 +130,8 @@ class Inspection:
             raise FileNotFoundError(errno.ENOENT, "its file system is not mounted")
         if found is not None and found.store != self.store_id:
             raise StoreUnsuitableError(
-                f"the other disk {path} belongs to another store; set store.other_disks to another directory"
+                f"the other disk {path} belongs to another store, perhaps the one that was in {self.store} before; "
+                "remove what is in it if nobody needs that, or set store.other_disks to another directory"
             )
         self._places[device] = path
         for known in self.known.disks:

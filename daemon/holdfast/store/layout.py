@@ -20,14 +20,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
-
-import msgspec
 
 from holdfast.errors import StoreInUseError, StoreUnsuitableError
 from holdfast.mount import mountpoint
@@ -35,6 +32,14 @@ from holdfast.store.change_stamps import Stamps
 from holdfast.store.deferred_free import Freeing
 from holdfast.store.directory_times import ImpliedTimes
 from holdfast.store.disk_inspection import AREAS, KnownDisks, check_other_disks
+from holdfast.store.format_file import (
+    FORMAT_FILE,
+    FORMAT_VERSION,
+    SPREAD_FORMAT_VERSION,
+    read_format,
+    set_format,
+    write_format,
+)
 from holdfast.store.held_directories import NOTES_BYTES, HeldDirectories, HeldDirectory
 from holdfast.store.other_disks import NO_OTHER_DISKS, OtherDisks, open_other_disks
 from holdfast.store.outside_calls import Answer, OutsideCalls
@@ -51,28 +56,13 @@ from holdfast.store.suitability import (
 )
 from holdfast.store.tree import Tree
 from holdfast.system import file_id
-from holdfast.system.whole_file import new_name, write_whole
+from holdfast.system.whole_file import new_name
 
-FORMAT_VERSION = 1
-SPREAD_FORMAT_VERSION = 2
-"""The format of a store with other disks."""
-_FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"
 _HELD_FILE = "held"
 _OF_FILES = ("tree", "fetching", "orphans", "trash", "quarantine")
 """The subdirectories between which files are renamed and linked."""
 _SUBDIRECTORIES = (*_OF_FILES, "index")
-_ANOTHER = (
-    "set store.directory (--store) to a new directory, and keep this one: "
-    "working directories, and files that were never sent, are nowhere else"
-)
-
-
-class _Format(msgspec.Struct):
-    """The contents of ``format.json``; other versions may have more fields."""
-
-    format: int
-    store: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +94,12 @@ class StoreDirectory:
         with ExitStack() as undo, _explained(path):
             _make(path, undo)
             _check_contents(path)
-            _read_format(path)
+            read_format(path)
             kind = check_lasting(path, STORE_DIRECTORY)
             _check_one_file_system(path)
             lock_fd = _lock(path, undo)
             check_hard_links(path, kind, STORE_DIRECTORY)
-            store_id = _read_format(path) or _write_format(path, undo)  # another daemon may have written it before
+            store_id = read_format(path) or write_format(path, undo)  # another daemon may have written it before
             fds = {name: _open_subdirectory(path, name, undo) for name in _SUBDIRECTORIES}
             stamps = Stamps.tried(fds["fetching"])
             notes_fd = _open_notes(path, undo)
@@ -117,8 +107,9 @@ class StoreDirectory:
             others = _open_others(path, store_id, fds["tree"], other_disks, undo)
             are_fine = all(Stamps.tried(disk.fds["fetching"]).are_fine for disk in others.disks)
             stamps = stamps if are_fine else Stamps(are_fine=False)
+            store = cls._of(path, store_id, fds, stamps, others, lock_fd, notes_fd)
             undo.pop_all()
-        return cls._of(path, store_id, fds, stamps, others, lock_fd, notes_fd)
+        return store
 
     @classmethod
     def _of(
@@ -152,7 +143,7 @@ class StoreDirectory:
             quarantine,
             stamps,
             freeing,
-            ImpliedTimes((path / _FORMAT_FILE).stat().st_mtime_ns),
+            ImpliedTimes((path / FORMAT_FILE).stat().st_mtime_ns),
             calls,
             others,
             (*fds.values(), lock_fd, notes_fd, *(fd for disk in others.disks for fd in disk.fds.values())),
@@ -172,7 +163,7 @@ class StoreDirectory:
             store_id = None
             if nearest == path:
                 _check_contents(path)
-                store_id = _read_format(path)
+                store_id = read_format(path)
             check_lasting(path, STORE_DIRECTORY, nearest)
             _check_one_file_system(path)
             if not nearest.is_dir():
@@ -185,7 +176,7 @@ class StoreDirectory:
     @staticmethod
     def is_at(path: Path) -> bool:
         """Say whether there is a store at ``path`` that a daemon has used, whatever its format."""
-        return (path / _FORMAT_FILE).exists()
+        return (path / FORMAT_FILE).exists()
 
     @staticmethod
     def has_failed(path: Path) -> bool:
@@ -224,9 +215,9 @@ def _remove_if_empty(directory: Path) -> None:
 
 
 def _check_contents(path: Path) -> None:
-    ours = (_LOCK_FILE, "lost+found", new_name(_FORMAT_FILE))
+    ours = (_LOCK_FILE, "lost+found", new_name(FORMAT_FILE))
     others = sorted(name for name in os.listdir(path) if name not in ours and not name.startswith(PROBE))
-    if others and _FORMAT_FILE not in others:
+    if others and FORMAT_FILE not in others:
         raise StoreUnsuitableError(
             f"the directory {path} is not empty and not a store (it holds {', '.join(others[:3])}); "
             "set store.directory (--store) to an empty one"
@@ -282,51 +273,18 @@ def _sign(lock_fd: int) -> None:
     os.pwrite(lock_fd, b"%d\n" % os.getpid(), 0)
 
 
-def _read_format(path: Path) -> str | None:
-    """Return the store's id; None when there is no store yet."""
-    file = path / _FORMAT_FILE
-    try:
-        content = msgspec.json.decode(file.read_bytes(), type=_Format)
-    except FileNotFoundError:
-        return None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise StoreUnsuitableError(f"{file} is damaged; restore it from a copy, or {_ANOTHER}") from None
-    if content.format not in (FORMAT_VERSION, SPREAD_FORMAT_VERSION):
-        raise StoreUnsuitableError(
-            f"the store directory {path} has format {content.format}, this Holdfast reads formats {FORMAT_VERSION} "
-            f"and {SPREAD_FORMAT_VERSION}; "
-            f"install the version that wrote it, or {_ANOTHER}"
-        )
-    return content.store
-
-
-def _write_format(path: Path, undo: ExitStack) -> str:
-    store_id = uuid.uuid4().hex
-    undo.callback((path / _FORMAT_FILE).unlink, missing_ok=True)
-    write_whole(path / _FORMAT_FILE, [msgspec.json.encode(_Format(FORMAT_VERSION, store_id))])
-    return store_id
-
-
 def _open_others(path: Path, store_id: str, tree_fd: int, paths: Sequence[Path], undo: ExitStack) -> OtherDisks:
     """Open the other disks. While there may be any, older versions are kept away: they don't know of placeholders."""
     if not paths and not KnownDisks.are_at(path):
-        _set_format(path, store_id, FORMAT_VERSION)  # a start that failed may have changed it
+        set_format(path, store_id, FORMAT_VERSION)  # a start that was killed may have changed it
         return NO_OTHER_DISKS
-    _set_format(path, store_id, SPREAD_FORMAT_VERSION)
+    if not KnownDisks.are_at(path):
+        undo.callback(set_format, path, store_id, FORMAT_VERSION)
+    set_format(path, store_id, SPREAD_FORMAT_VERSION)
     others = open_other_disks(path, store_id, tree_fd, paths, undo)
     if not others.disks:
-        _set_format(path, store_id, FORMAT_VERSION)
+        set_format(path, store_id, FORMAT_VERSION)
     return others
-
-
-def _set_format(path: Path, store_id: str, version: int) -> None:
-    """Change the format version. The file keeps its mtime, which is that of the store's directories (``implied_times``)."""
-    file = path / _FORMAT_FILE
-    if msgspec.json.decode(file.read_bytes(), type=_Format).format == version:
-        return
-    before = file.stat()
-    write_whole(file, [msgspec.json.encode(_Format(version, store_id))])
-    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def _open_subdirectory(path: Path, name: str, undo: ExitStack) -> int:

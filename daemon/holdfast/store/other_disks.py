@@ -115,6 +115,12 @@ class OtherDisks(NamedTuple):
     placed: Sequence[Placed]
     lost: Sequence[LostDisk]
 
+    @property
+    def missing(self) -> list[LostDisk]:
+        """The disks that were lost and not replaced."""
+        in_use = {str(disk.path) for disk in self.disks}
+        return [lost for lost in self.lost if lost.path not in in_use]
+
 
 NO_OTHER_DISKS = OtherDisks((), (), ())
 
@@ -185,6 +191,7 @@ class _Opening:
                 self._undo.callback(_remove_if_empty, path / name)
             fds[name] = os.open(path / name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             self._undo.callback(os.close, fds[name])
+            os.listdir(fds[name])  # a disk that can't be read is found out here
             os.fchmod(fds[name], 0o700)  # what is below has rights in the mount that are those of the whole way
         if found.known is None:  # last, so that a directory is a disk of the store as a whole or not at all
             self._undo.callback((path / DISK_FILE).unlink, missing_ok=True)

@@ -40,7 +40,9 @@ class _Placeholder(NamedTuple):
 
 
 class SpreadTree(Tree):
-    """The tree of a store with other disks. ``stat`` and ``listed_ids`` are for ``file_id.tell_apart``."""
+    """The tree of a store with other disks. ``file_stat`` and ``listed_ids`` are for ``file_id.tell_apart``."""
+
+    is_spread = True
 
     def __init__(self, root_fd: int, held: HeldDirectories, disks: Iterable[OtherDisk], placed: Iterable[Placed]) -> None:
         super().__init__(root_fd, held)
@@ -183,7 +185,7 @@ class SpreadTree(Tree):
     def _by_room(self, parent_fd: int) -> list[OtherDisk | None]:
         """Return all disks that work, the one with the most room first; None is the first disk."""
         counts = {disk.number: 0 for disk in self.disks}
-        for placeholder in self._by_path.values():
+        for placeholder in list(self._by_path.values()):
             counts[placeholder.disk.number] += 1
         on_first = max(1, len(os.listdir(f"/proc/self/fd/{parent_fd}")) - len(self._by_path))  # the new one included
         rooms: list[tuple[float, OtherDisk | None]] = [(_free_bytes(self.root_fd) / on_first, None)]
@@ -217,9 +219,8 @@ class SpreadTree(Tree):
             _check_disk(placeholder)
             with suppress(FileNotFoundError):
                 os.rmdir(placeholder.name, dir_fd=placeholder.disk.workdirs_fd)
+            self._drop(placeholder)  # before another directory can get its number
         os.rmdir(name, dir_fd=parent_fd)
-        if placeholder is not None:
-            self._drop(placeholder)
 
     def left(self, directory: FileId) -> None:
         """Note that a directory, with what is in it, is no longer in the tree."""
@@ -235,7 +236,7 @@ class SpreadTree(Tree):
 
     def paths_on(self, disk: int) -> list[bytes]:
         """Return the paths of the working directories on the disk with this number, which is not the first."""
-        return [path for path, placeholder in self._by_path.items() if placeholder.disk.number == disk]
+        return [path for path, placeholder in list(self._by_path.items()) if placeholder.disk.number == disk]
 
     def _remove_if_empty(self, path: bytes) -> FileId:
         return NO_FILE if path in self._by_path else super()._remove_if_empty(path)

@@ -119,7 +119,11 @@ class Orphanage:
 
     def inodes(self) -> set[FileId]:
         """Return which files are here."""
-        return {FileId(int(name.removesuffix(_OWN))) for fd in self._area.all() for name in _names(fd)}
+        found: set[FileId] = set()
+        for fd in self._area.all():
+            with self._area.unless_failed(fd):
+                found.update(FileId(int(name.removesuffix(_OWN))) for name in _names(fd))
+        return found
 
     def open(self, inode: FileId) -> int:
         """Return a new descriptor, for reading and writing, of a file here. Raises ``OSError``."""

@@ -32,6 +32,9 @@ _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 class Tree:
     """Access to the backing tree below the directory descriptor ``root_fd``, which the caller owns."""
 
+    is_spread = False
+    """True if directories may be on other disks than the root (``store.spread_tree``)."""
+
     def __init__(self, root_fd: int, held: HeldDirectories | None = None) -> None:
         self.root_fd = root_fd
         self.held = held if held is not None else HeldDirectories()

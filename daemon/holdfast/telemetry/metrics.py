@@ -96,6 +96,11 @@ DISK_TAKES_WRITES = _gauge(
 DISK_INODES = _gauge("holdfast_disk_inodes", "Inodes of that disk; 0: it makes them as they are needed.", for_all=True)
 DISK_FREE_INODES = _gauge("holdfast_disk_free_inodes", "Those that are free, if it has a fixed number.", for_all=True)
 DISK_MIN_FREE_INODES = _gauge("holdfast_disk_min_free_inodes", "The reserve of them ([cache]).", for_all=True)
+OTHER_DISK_UP = _gauge(
+    "holdfast_other_disk_up", "1 if a disk in store.other_disks is in use; 0 if it has failed, or is lost.", "disk"
+)
+OTHER_DISK_FREE = _gauge("holdfast_other_disk_free_bytes", "Bytes that are free on it.", "disk")
+OTHER_DISK_SIZE = _gauge("holdfast_other_disk_size_bytes", "Its size.", "disk")
 EVICTED_FILES = _counter("holdfast_evicted_files_total", "Copies that were evicted.")
 EVICTED_BYTES = _counter("holdfast_evicted_bytes_total", "Their bytes.")
 FETCHING = _gauge("holdfast_fetches_running", "Objects that are being fetched.")

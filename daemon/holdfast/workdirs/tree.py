@@ -190,7 +190,7 @@ class WorkdirTree:
         self._marks.uncover_below(path)
 
     def gone(self, path: bytes) -> None:
-        """Note that the directory at ``path`` was gone when this daemon started. The kernel may know it from an earlier one."""
+        """Note that the directory at ``path`` was gone at the start, and the kernel may know it from an earlier daemon."""
         base, _, name = path.rpartition(b"/")
         self._pending.append(_StaleName(path, self._nodes.id_of(self._tree.inode(base)), name))
         self._marks.uncover_below(path)

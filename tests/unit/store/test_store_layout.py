@@ -301,3 +301,20 @@ def test_an_open_store_that_fails_half_way_gives_its_lock_back(path: Path, monke
             StoreDirectory.open(path)
     assert sorted(contents(path)) == before
     StoreDirectory.open(path).close()
+
+
+def test_another_disk_on_the_same_file_system_is_refused_and_nothing_is_left(path: Path, workspace: Path) -> None:
+    other = workspace / "other"
+    other.mkdir()
+    for step in (StoreDirectory.check, StoreDirectory.open):
+        with pytest.raises(StoreUnsuitableError, match=f"the other disk {other} is on the same file system as {path}"):
+            step(path, [other])
+    assert not path.exists()
+    assert os.listdir(other) == []
+
+
+def test_a_directory_for_another_disk_is_not_made(path: Path, workspace: Path) -> None:
+    for step in (StoreDirectory.check, StoreDirectory.open):
+        with pytest.raises(StoreUnsuitableError, match="can't be used: No such file or directory"):
+            step(path, [workspace / "missing"])
+    assert not (workspace / "missing").exists()

@@ -21,6 +21,19 @@ class RemoteStatus(Message, frozen=True):
     refused_deletions: int = 0
 
 
+class OtherDiskStatus(Message, frozen=True):
+    """A disk in ``store.other_disks``, with the number of working directories there.
+
+    ``problem`` says why it is not used, and is empty if it is.
+    """
+
+    path: str
+    problem: str = ""
+    size_bytes: int = 0
+    free_bytes: int = 0
+    workdirs: int = 0
+
+
 class PublicStatus(Message, frozen=True):
     """The daemon and its mount, as told to everybody on ``status.sock``: nothing that comes from what others do in it.
 
@@ -72,6 +85,8 @@ class Status(PublicStatus, frozen=True):
     """The protection from writes of the directory below the mount: immutable, covered, closed; or unprotected, and why."""
     hidden_files: list[str] = []
     """Some names in that directory, which the mount hides."""
+    other_disks: list[OtherDiskStatus] = []
+    """The disks that have working directories beside that of the store directory, and those that had."""
     not_configured: dict[str, int] = {}
     """Zones that are no longer configured, with the number of their unsent files."""
 

@@ -64,6 +64,11 @@ class Directories:
     _epoch: int = field(init=False, default=0)
     _with_long_path: deque[Node] = field(init=False, default_factory=deque)
     growth: Growth = field(init=False, default_factory=Growth)
+    is_spread: bool = field(init=False)
+    """True if directories may be on different disks."""
+
+    def __post_init__(self) -> None:
+        self.is_spread = self._tree.is_spread
 
     def place(self, node: Node) -> ZonePath:
         """Return the zone and path of a directory. Raises ``NoSuchEntryError`` if it was removed.

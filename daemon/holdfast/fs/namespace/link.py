@@ -61,7 +61,8 @@ class Linking:
         if not self._local_files.is_local(node):
             await self._local_files.make_local(node)
             self._guard.check_open(node, os.O_RDONLY, caller)  # by now it may have turned out to be a copy
-        self._directories.check_one_disk(node, directory)
+        if self._directories.is_spread:
+            self._directories.check_one_disk(node, directory)
         sent, before = None, self._stat(node)
         check_storable(new.zone, before.st_mode)
         if caller.uid not in (0, before.st_uid) and not attempt.resent:

@@ -129,7 +129,10 @@ class Listings:
 
     def is_plain(self, node: Node) -> bool:
         """Say whether the listing is exactly the content of the backing directory."""
-        return node is not self._nodes.root and self._directories.is_ours(node) and self._directories.lists_ids(node)
+        directories = self._directories
+        if node is self._nodes.root or not directories.is_ours(node):
+            return False
+        return not directories.is_spread or directories.lists_ids(node)
 
     async def names(self, node: Node) -> Mapping[bytes, int]:
         """Return all names in a directory, local and in its store, each with inode number and type (DT_*) in one number.

@@ -63,7 +63,8 @@ class Renaming:
         if caller.uid:
             self._guard.check_take(here, stat, caller)
             self._guard.check_put(there, caller)
-        self._directories.check_one_disk(source, target)
+        if source is not target and self._directories.is_spread:
+            self._directories.check_one_disk(source, target)
         self._directories.check_takes_new(target, source)  # before anything is sent
         if flags & RENAME_EXCHANGE:
             await self._exchange_names(here, there, caller, attempt)
