@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE
 from tests.model import operations as ops
 from tests.support.daemons.faults.file_ids import OTHER_DISK
 from tests.support.daemons.node import Node
+from tests.support.disks.mounts import mounted_image
 
 NAMES = st.sampled_from(["a", "b", "c.tmp", "d", "d/a", "d/b", "d/e", "d/e/a", "f", "f/a"])
 DATA = st.binary(max_size=64) | st.integers(1, 200_000).map(lambda size: bytes([size % 251]) * size)
@@ -148,6 +151,16 @@ class RestartingMachine(Machine):
         self.node.start()
 
 
+class KilledMachine(Machine):
+    """In a working directory, with the daemon killed and started in between."""
+
+    @rule()
+    def kill(self) -> None:
+        note("kill")
+        self.node.kill()
+        self.node.start()
+
+
 class KilledStoreMachine(StoreMachine):
     """In a zone over a store, with the daemon killed and started in between."""
 
@@ -212,3 +225,31 @@ def test_a_working_directory_stays_the_same_whatever_its_files_are_known_by(
 
 def test_a_store_zone_stays_the_same_whatever_its_files_are_known_by(node_with_ids: Node, bases: tuple[Path, Path]) -> None:
     run(KilledStoreMachine, node_with_ids, node_with_ids.checkpoints, bases[0], 10)
+
+
+@pytest.fixture
+def workdir_elsewhere(node: Node, workspace: Path) -> Iterator[Path]:
+    """A working directory on another disk than the node's store."""
+    with (
+        mounted_image("ext4", workspace / "first", 64 << 20) as first,
+        mounted_image("ext4", workspace / "disk", 256 << 20) as disk,
+    ):
+        (disk / "holdfast").mkdir()
+        node.stop()
+        node.settings |= {"store.directory": first / "store", "store.other_disks": disk / "holdfast"}
+        node.start()
+        workdir = node.work / "worker_1"
+        workdir.mkdir()
+        assert len(os.listdir(disk / "holdfast/workdirs")) == 1
+        yield workdir
+        node.clean_up()  # before the disks go
+
+
+@pytest.mark.promise("workdir-disks")
+@pytest.mark.parametrize("machine", [RestartingMachine, KilledMachine])
+def test_a_working_directory_on_another_disk_is_like_a_plain_one(
+    machine: type[Machine], workdir_elsewhere: Path, node: Node, workspace: Path
+) -> None:
+    (workspace / "plain").mkdir()
+    (workdir_elsewhere / "base").mkdir()
+    run(machine, node, workdir_elsewhere / "base", workspace / "plain", 10)
