@@ -93,6 +93,8 @@ class ReadWrite:
             await self._hot.settle(opened.inode)
         self._files.before_change(opened, drop_privileges=drop_privileges)
         try:
+            if self._directories.is_spread and self._directories.room_elsewhere(opened.node) is not None:
+                return await self._write(opened.fd, data, offset)  # evicting makes no room there
             return await self._room.with_room(partial(self._write, opened.fd, data, offset), len(data))
         finally:
             self._files.mark_changed(opened)
