@@ -38,7 +38,7 @@ from holdfast.store.disk_inspection import (
     write_disk_file,
 )
 from holdfast.store.suitability import OTHER_DISK, check_hard_links, check_writable, failed
-from holdfast.system.file_id import MOST_DISKS
+from holdfast.system.file_id import MOST_DISKS, FileId, disk_of
 
 PLACEHOLDER_MARK = "user.holdfast.disk"
 """The attribute of a placeholder: the id of the disk and the name of the directory there, with a slash between them."""
@@ -114,6 +114,11 @@ class OtherDisks(NamedTuple):
     disks: Sequence[OtherDisk]
     placed: Sequence[Placed]
     lost: Sequence[LostDisk]
+
+    def has_lost(self, file: FileId) -> bool:
+        """Say whether a file was on a disk that is lost."""
+        number = disk_of(file)
+        return bool(self.lost and number) and all(disk.number != number for disk in self.disks)
 
     @property
     def missing(self) -> list[LostDisk]:
@@ -230,7 +235,9 @@ class _Opening:
                 os.rmdir(here)
             except OSError:  # it is no empty directory any more
                 os.removexattr(here, PLACEHOLDER_MARK, follow_symlinks=False)
-            self._lost.setdefault(disk_id, LostDisk("", "nothing is known of it")).workdirs.append(path)
+            self._lost.setdefault(disk_id, LostDisk(f"(with the id {disk_id})", "nothing is known of it")).workdirs.append(
+                path
+            )
 
     def _throw_unplaced(self, disk: OtherDisk, placed: set[bytes]) -> None:
         for name in map(os.fsencode, os.listdir(disk.workdirs_fd)):

@@ -19,7 +19,7 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.session import OpenRecord, version_mark
-from holdfast.system.file_id import NO_FILE, file_stat
+from holdfast.system.file_id import NO_FILE, FileId, file_stat
 
 _log = logging.getLogger("holdfast.fs")
 
@@ -148,11 +148,12 @@ class Takeover:
     def _lost(self, record: OpenRecord) -> OpenFile:
         """Return a placeholder for a file whose bytes are out of reach: reads through the daemon and commits fail.
 
-        A nameless file that is no orphan has lost a write-once name to another writer.
+        A nameless file that is no orphan has lost a write-once name to another writer, or its disk is lost.
         """
         node = self._nodes.known(record.node_id) or self._nodes.inherit(record.node_id, NO_FILE, False, [])
         name, fd = self._store.staging.create(0)
         self._store.staging.discard(name)
         opened = node.opened = OpenFile(node, fd, file_stat(fd), writable=True)
-        opened.put_out_of_reach(lost=record.writes and not node.is_named)
+        has_lost_name = record.writes and not node.is_named and not self._store.others.has_lost(FileId(record.node_id))
+        opened.put_out_of_reach(lost=has_lost_name)
         return opened
