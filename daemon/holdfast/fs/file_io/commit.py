@@ -57,6 +57,8 @@ class Committer:
         """
         await self._commit_names(opened, wait_for_store)
         if opened.lost:
+            if opened.lost_with_disk:
+                opened.check_reachable()
             raise WriteOnceError("another writer created this write-once name first")
 
     async def _commit_names(self, opened: OpenFile, wait_for_store: bool) -> None:

@@ -41,6 +41,7 @@ class OpenFile:
         "is_hot",
         "leaving",
         "lost",
+        "lost_with_disk",
         "mtime_set_ns",
         "mtime_shown_ns",
         "node",
@@ -73,6 +74,7 @@ class OpenFile:
         """True if it was created with O_EXCL: the first PUT must be a conditional create."""
         self.lost = False
         """True if another writer won its only, write-once name. Flush and fsync fail from then on."""
+        self.lost_with_disk = False
         self.corrupt = False
         self.unreachable = False
         """True if an earlier daemon opened it, and this one can't find its bytes; ``fd`` is a placeholder."""
@@ -206,10 +208,14 @@ class OpenFile:
         self.is_hot = backing_id is not None
         self.served = served
 
-    def put_out_of_reach(self, *, lost: bool) -> None:
-        """Mark a file of an earlier daemon whose bytes can't be found; ``lost`` as the attribute."""
+    def put_out_of_reach(self, *, lost: bool, with_disk: bool) -> None:
+        """Mark a file of an earlier daemon whose bytes can't be found; ``lost`` as the attribute.
+
+        ``with_disk``: they were on a disk that is lost, and so flush and fsync fail for that reason.
+        """
         self.unreachable = True
         self.lost = lost
+        self.lost_with_disk = with_disk
 
     # --- bytes to be sent --------------------------------------------------------------------------------------------
 

@@ -154,6 +154,6 @@ class Takeover:
         name, fd = self._store.staging.create(0)
         self._store.staging.discard(name)
         opened = node.opened = OpenFile(node, fd, file_stat(fd), writable=True)
-        has_lost_name = record.writes and not node.is_named and not self._store.others.has_lost(FileId(record.node_id))
-        opened.put_out_of_reach(lost=has_lost_name)
+        with_disk = self._store.others.has_lost(FileId(record.node_id))
+        opened.put_out_of_reach(lost=record.writes and (with_disk or not node.is_named), with_disk=with_disk)
         return opened
