@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -226,34 +227,100 @@ def test_open_files_outlive_the_daemon(node: Node, disks: Disks, dies: bool) -> 
     wait_until(lambda: os.listdir(disks.of(workdir).parents[1] / "orphans") == [])
 
 
-@pytest.mark.promise("workdir-disk-fails")
-def test_a_disk_that_is_gone_takes_its_working_directories_alone(node: Node, disks: Disks) -> None:
+@pytest.mark.promise("workdir-disk-absent")
+def test_a_disk_that_is_not_mounted_keeps_its_working_directories(node: Node, disks: Disks) -> None:
     made = make(node, *range(4))
-    gone = [workdir for workdir in made if disks.of(workdir).is_relative_to(disks.others[1])]
-    left = [workdir for workdir in made if workdir not in gone]
-    (gone[0] / "blobStorage/sent").write_bytes(b"sent")
+    away = [workdir for workdir in made if disks.of(workdir).is_relative_to(disks.others[1])]
+    here = [workdir for workdir in made if workdir not in away]
+    (away[0] / "blobStorage/sent").write_bytes(b"sent")
     node.kill()
-    umount = ["umount", str(disks.others[1].parent)]
-    wait_until(lambda: subprocess.run(umount, check=False).returncode == 0)  # what the daemon had open is closed soon
-    node.expected_faults.append("is lost")
+    unmount(disks.others[1].parent)
+    node.expected_faults.append("is not there")
     node.start()
-    assert node.wait_event("disk-lost")["disk"] == str(disks.others[1])
-    lost = {event["path"] for event in node.events("workdir-lost")}
-    assert lost == {f"work/{workdir.name}" for workdir in gone}
-    assert sorted(os.listdir(node.work)) == [workdir.name for workdir in left]
-    assert [disks.of(workdir).exists() for workdir in left] == [True] * len(left)
-    again = make(node, *range(4, 7))
-    gone[0].mkdir()
-    assert os.listdir(gone[0] / "rocksdb") == []
-    assert (gone[0] / "blobStorage/sent").read_bytes() == b"sent"
+    assert node.wait_event("disk-absent")["disk"] == str(disks.others[1])
+    assert sorted(os.listdir(node.work)) == [workdir.name for workdir in made]
+    assert [(workdir / "rocksdb" / workdir.name).exists() for workdir in here] == [True] * len(here)
+    for workdir in away:
+        for step in (os.listdir, os.rmdir):
+            with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+                step(workdir)
+    with node.client() as client:
+        assert len(client.workdirs()) == len(made)
+    make(node, 4, 5, 6)
     assert not (disks.others[1] / "workdirs").exists()
     node.stop()
-    subprocess.run(["mount", "-o", "loop", f"{disks.others[1].parent}.img", str(disks.others[1].parent)], check=True)
+    mount(disks.others[1].parent)
     node.start()
-    assert disks.on(1) == []
-    assert sorted(os.listdir(node.work)) == sorted(workdir.name for workdir in [*left, *again, gone[0]])
-    make(node, 7, 8, 9)
-    assert disks.on(1)
+    assert [disks.of(workdir).is_relative_to(disks.others[1]) for workdir in away] == [True] * len(away)
+    assert (away[0] / "blobStorage/sent").read_bytes() == b"sent"
+
+
+@pytest.mark.promise("workdir-disk-absent")
+def test_a_mountpoint_without_its_disk_is_no_disk(make_node: NodeFactory, workspace: Path) -> None:
+    with ExitStack() as stack:
+        first = stack.enter_context(mounted_image("ext4", workspace / "first", BYTES // 4))
+        disk = stack.enter_context(mounted_image("ext4", workspace / "disk", BYTES))
+        node = make_node(store__directory=first / "store", store__other_disks=disk).start()
+        stack.callback(node.clean_up)
+        (workdir,) = make(node, 0)
+        node.stop()
+        unmount(disk)
+        node.expected_faults.append("is not there")
+        node.start()
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+            os.listdir(workdir)
+        assert os.listdir(disk) == []
+        node.stop()
+        mount(disk)
+        node.start()
+        assert (workdir / "rocksdb" / workdir.name).read_bytes() == b"0"
+        node.stop()
+        if os.stat(workspace).st_dev == os.stat("/").st_dev:
+            (workspace / "plain").mkdir()
+            assert "is on the root file system" in refusal(node, store__other_disks=f"{disk},{workspace / 'plain'}")
+
+
+def test_a_full_disk_is_no_lost_one(make_node: NodeFactory, workspace: Path) -> None:
+    with ExitStack() as stack:
+        first = stack.enter_context(mounted_image("ext4", workspace / "first", BYTES // 4))
+        disk = stack.enter_context(mounted_image("ext4", workspace / "disk", BYTES, "-N", "256"))
+        (disk / "holdfast").mkdir()
+        node = make_node(store__directory=first / "store", store__other_disks=disk / "holdfast").start()
+        stack.callback(node.clean_up)
+        (workdir,) = make(node, 0)
+        files = (workdir / f"localState/{number}" for number in range(1000))
+        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+            deque(map(Path.touch, files), maxlen=0)  # takes the inodes
+        made = sorted(os.listdir(workdir / "localState"))
+        node.kill()
+        node.start()
+        assert sorted(os.listdir(workdir / "localState")) == made
+        assert (workdir / "rocksdb" / workdir.name).read_bytes() == b"0"
+
+
+@pytest.mark.promise("workdir-disks")
+def test_a_directory_that_only_the_store_has_is_on_the_disk_of_its_working_directory(
+    node: Node, disks: Disks, workspace: Path
+) -> None:
+    (workspace / "remote/blobs/remote").mkdir(parents=True, exist_ok=True)
+    (workspace / "remote/blobs/remote/object").write_bytes(b"object")
+    one, other = make(node, 0, 1)
+    assert os.statvfs(one / "blobStorage/remote").f_blocks == os.statvfs(disks.of(one)).f_blocks
+    with pytest.raises(OSError, match=os.strerror(errno.EXDEV)):
+        os.link(other / "rocksdb" / other.name, one / "blobStorage/remote/linked")
+    assert os.listdir(workspace / "remote/blobs/remote") == ["object"]
+    os.rename(one / "rocksdb" / one.name, one / "blobStorage/remote/renamed")
+    assert (workspace / "remote/blobs/remote/renamed").read_bytes() == b"0"
+
+
+def unmount(disk: Path) -> None:
+    """Unmount a disk, once what a daemon had open is closed."""
+    wait_until(lambda: subprocess.run(["umount", str(disk)], check=False).returncode == 0)
+
+
+def mount(disk: Path) -> None:
+    """Mount the image of a disk again."""
+    subprocess.run(["mount", "-o", "loop", f"{disk}.img", str(disk)], check=True)
 
 
 def refusal(node: Node, **settings: object) -> str:
@@ -436,14 +503,17 @@ def test_what_a_crash_leaves_is_mended_at_the_next_start(node: Node, disks: Disk
     made = make(node, *range(3))
     places = [disks.of(workdir) for workdir in made]
     node.kill()
-    (disks.others[0] / "workdirs/made-without-a-placeholder/deep").mkdir(parents=True)
+    (disks.others[0] / "workdirs/of-no-path/deep").mkdir(parents=True)
     subprocess.run(["rm", "-r", str(places[1])], check=True)  # as before its placeholder is removed
+    (node.store / "tree/work" / made[0].name).rmdir()  # as after a power cut: only what was fsynced is there
     node.start()
     assert sorted(os.listdir(node.work)) == [workdir.name for workdir in made]
     assert os.listdir(made[1]) == []
     assert {disks.of(made[0]), disks.of(made[2])} == {places[0], places[2]}
-    assert "made-without-a-placeholder" not in disks.on(0)
-    wait_until(lambda: os.listdir(disks.others[0] / "trash") == [])
+    assert (made[0] / "rocksdb" / made[0].name).read_bytes() == b"0"
+    assert "of-no-path" not in disks.on(0)
+    assert os.listdir(disks.others[0] / "trash/aside-of-no-path") == ["deep"]
+    assert "aside-of-no-path" in node.wait_event("not-deleted")["problem"]
     made[1].rmdir()
     make(node, 1)
     node.stop()
@@ -452,11 +522,8 @@ def test_what_a_crash_leaves_is_mended_at_the_next_start(node: Node, disks: Disk
     (node.store / "disks.json").unlink()
     node.expected_faults.append("is lost")
     node.start()
-    assert os.listdir(node.work) == []
-    assert len(node.events("workdir-lost")) == 3
-    node.stop()
-    node.start()
-    assert node.events("workdir-lost") == []
+    assert sorted(os.listdir(node.work)) == [workdir.name for workdir in made]
+    assert (made[0] / "rocksdb" / made[0].name).read_bytes() == b"0"
 
 
 def test_status_and_metrics_tell_of_each_disk(node: Node, disks: Disks) -> None:

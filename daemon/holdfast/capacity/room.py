@@ -234,8 +234,12 @@ class Room:
                 return False
             for name in list(entry.names):
                 self._copies.drop(name.path, inode, same_object=True)
-        except (FileBusyError, OSError):  # a user holds up its directory, or another disk than the first has failed
+        except FileBusyError:  # a user holds up its directory
             return False
+        except OSError:
+            if not self._copies.is_on_other_disk(inode):
+                raise
+            return False  # that disk fails
         self._counters.files_evicted += 1
         self._counters.bytes_evicted += entry.size_bytes
         self.disk.evicted(entry.size_bytes)

@@ -12,7 +12,7 @@ def other_disks(store: StoreDirectory) -> list[OtherDiskStatus]:
     for disk in store.others.disks:
         path, count = str(disk.path), len(store.tree.paths_on(disk.number))
         if disk.has_failed:
-            found.append(OtherDiskStatus(path, "it takes no writes", workdirs=count))
+            found.append(OtherDiskStatus(path, disk.problem or "it has failed", workdirs=count))
             continue
         try:
             space = disk_space(disk.workdirs_fd)

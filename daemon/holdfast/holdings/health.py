@@ -16,6 +16,7 @@ from holdfast.holdings.report import LONGEST_PROBLEM, MOST_PROBLEMS, NodeHealth
 from holdfast.problems import DRAINING, STORE
 
 _MANY_DELETIONS = 1000
+_ABSENT = "what was there fails with EIO until it is mounted and the daemon restarted, or store.other_disks leaves it out"
 _NOT_USED = "its working directories are gone, and none are made there until it is mended and the daemon restarted"
 
 
@@ -65,7 +66,9 @@ class Health:
         if not self.base.parts.index.takes_writes:
             found.append("the disk of the store directory takes no writes: the kernel's log (dmesg) says why")
         others = self.base.parts.store.others
-        found += [f"the disk {disk.path} has failed: {_NOT_USED}" for disk in others.disks if disk.has_failed]
+        absent = (disk for disk in others.disks if disk.is_absent)
+        found += [f"the disk {disk.path} is not there ({disk.problem}): {_ABSENT}" for disk in absent]
+        found += [f"the disk {disk.path} has failed: {_NOT_USED}" for disk in others.present if disk.has_failed]
         found += [f"the disk {lost.path} is lost ({lost.problem}): {_NOT_USED}" for lost in others.missing]
         disk = self.base.room.usage().disk
         reserve = self.base.room.limits.reserve(disk)

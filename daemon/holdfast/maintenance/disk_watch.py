@@ -18,13 +18,15 @@ from holdfast.telemetry.wakeups import sleep_within
 from holdfast.workdirs import Workdirs
 
 _EVERY_SECONDS = 10.0
+_PATIENCE_SECONDS = 120.0
+"""The time after which a disk that does not answer counts as failed: that of the kernel's warnings of hung tasks."""
 _log = logging.getLogger("holdfast.store")
 
 
 async def watch_disks(store: StoreDirectory, workdirs: Workdirs, events: EventLog) -> None:
     """Watch all other disks, until cancelled or all have failed."""
     async with trio.open_nursery() as nursery:
-        for disk in store.others.disks:
+        for disk in store.others.present:
             nursery.start_soon(_watch, disk, store, workdirs, events)
 
 
@@ -32,7 +34,9 @@ async def _watch(disk: OtherDisk, store: StoreDirectory, workdirs: Workdirs, eve
     limiter = trio.CapacityLimiter(1)  # of its own: a disk that does not answer holds a thread up
     while not disk.has_failed:
         await sleep_within(_EVERY_SECONDS)
-        await trio.to_thread.run_sync(disk.look, abandon_on_cancel=True, limiter=limiter)
+        with trio.move_on_after(_PATIENCE_SECONDS) as patience:
+            await trio.to_thread.run_sync(disk.look, abandon_on_cancel=True, limiter=limiter)
+        disk.has_failed = disk.has_failed or patience.cancelled_caught
     count = len(store.tree.paths_on(disk.number))
     _log.warning("the disk %s has failed, with %d working directories", disk.path, count)
     events.emit("disk-failed", disk=str(disk.path), workdirs=count)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.errors import StoreUnsuitableError
+from holdfast.mount import mountpoint
 from holdfast.store.suitability import OTHER_DISK, PROBE, check_lasting
 from holdfast.system.whole_file import new_name, write_whole
 
@@ -34,11 +35,12 @@ class _DiskFile(msgspec.Struct):
 
 
 class KnownDisk(msgspec.Struct):
-    """A disk that is in use: its number in ids of files, its own id, and where it is."""
+    """A disk that is in use: its number in ids of files, its own id, where it is, and where its file system is mounted."""
 
     number: int
     disk: str
     path: str
+    mountpoint: str = ""
 
 
 class KnownDisks(msgspec.Struct):
@@ -83,6 +85,7 @@ class Inspected(NamedTuple):
 
     path: Path
     device: int
+    mountpoint: str
     known: KnownDisk | None
     kind: str
 
@@ -120,14 +123,18 @@ class Inspection:
 
     def _look(self, path: Path) -> Inspected:
         device = path.stat().st_dev
-        found = _read_disk_file(path)
-        if device in self._places and (found is not None or self.at(path) is None):
+        found, before, mounted_on = _read_disk_file(path), self.at(path), _mountpoint_of(path)
+        if found is None and before is not None and (device in self._places or mounted_on != before.mountpoint):
+            raise FileNotFoundError(errno.ENOENT, "its file system is not mounted")
+        if device in self._places:
             raise StoreUnsuitableError(
                 f"the other disk {path} is on the same file system as {self._places[device]}; "
                 "store.other_disks names a directory on each further disk"
             )
-        if device in self._places:
-            raise FileNotFoundError(errno.ENOENT, "its file system is not mounted")
+        if found is None and device == os.stat("/").st_dev:
+            raise StoreUnsuitableError(
+                f"the other disk {path} is on the root file system; mount the disk there before the first start with it"
+            )
         if found is not None and found.store != self.store_id:
             raise StoreUnsuitableError(
                 f"the other disk {path} belongs to another store, perhaps the one that was in {self.store} before; "
@@ -136,8 +143,8 @@ class Inspection:
         self._places[device] = path
         for known in self.known.disks:
             if found is not None and known.disk == found.disk:
-                return Inspected(path, device, known, "")
-        return Inspected(path, device, None, _kind_of_new(path, was_ours=found is not None))
+                return Inspected(path, device, mounted_on, known, "")
+        return Inspected(path, device, mounted_on, None, _kind_of_new(path, was_ours=found is not None))
 
 
 def count_left(known: KnownDisk) -> int | None:
@@ -174,6 +181,13 @@ def check_other_disks(store: Path, store_id: str | None, device: int, paths: lis
     for known in inspection.known.disks:
         if known.disk not in named:
             check_not_left(known)
+
+
+def _mountpoint_of(path: Path) -> str:
+    """Return where the file system of an existing path is mounted, as this process sees it."""
+    real = f"{mountpoint.real_path(str(path))}/"
+    above = [mount.mountpoint for mount in mountpoint.mounts() if real.startswith(f"{mount.mountpoint.rstrip('/')}/")]
+    return max(above, key=len, default="/")
 
 
 def _kind_of_new(path: Path, *, was_ours: bool) -> str:

@@ -105,7 +105,7 @@ class StoreDirectory:
             notes_fd = _open_notes(path, undo)
             _sign(lock_fd)
             others = _open_others(path, store_id, fds["tree"], other_disks, undo)
-            are_fine = all(Stamps.tried(disk.fds["fetching"]).are_fine for disk in others.disks)
+            are_fine = all(Stamps.tried(disk.fds["fetching"]).are_fine for disk in others.present)
             stamps = stamps if are_fine else Stamps(are_fine=False)
             store = cls._of(path, store_id, fds, stamps, others, lock_fd, notes_fd)
             undo.pop_all()
@@ -130,7 +130,7 @@ class StoreDirectory:
         if others.disks:
             tree = SpreadTree(fds["tree"], held, others.disks, others.placed)
             undo.callback(file_id.tell_apart(tree.file_stat, tree.listed_ids))
-        area = {name: [disk.place(name) for disk in others.disks] for name in AREAS}
+        area = {name: [disk.place(name) for disk in others.present] for name in AREAS}
         quarantine = Quarantine(fds["quarantine"], others=area["quarantine"])
         _restore_held(tree, quarantine, calls)
         return cls(

@@ -7,8 +7,10 @@ A directory on each, which the store has for itself::
     fetching/  orphans/  trash/  quarantine/
 
 The store directory's ``disks.json`` has the disks that are in use, with their numbers (``system.file_id``). A disk that is
-gone, or can't be used, when the daemon starts is *lost*: its placeholders are removed, as if the directories had been, and
-it is forgotten. If it comes back, it is a new disk, and what is on it is deleted.
+broken when the daemon starts, or that the configuration names no more, is *lost*: its placeholders are removed, as if the
+directories had been, and it is forgotten. One that is not there, or does not answer, is *absent*: its placeholders stay, and
+whoever opens one gets EIO, until the daemon starts again and finds it. Nothing on a disk is deleted because its placeholder
+is missing: it gets one again if its path is free, as after a power cut, or it is set aside.
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
+import threading
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,6 +47,10 @@ from holdfast.system.file_id import MOST_DISKS, FileId, disk_of
 PLACEHOLDER_MARK = "user.holdfast.disk"
 """The attribute of a placeholder: the id of the disk and the name of the directory there, with a slash between them."""
 _NO_MARK = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.EPERM, errno.ENOENT, errno.ENOTDIR})
+_PLACE = "user.holdfast.place"
+"""The attribute of a working directory on another disk: its path in the tree."""
+_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ETIMEDOUT, errno.ENOTCONN, errno.ESTALE})
+_PATIENCE_SECONDS = 30.0
 _NOT_NAMED = "it is no longer in store.other_disks"
 
 
@@ -53,10 +61,23 @@ class OtherDisk:
     number: int
     id: str
     path: Path
+    mountpoint: str
     device: int
     fds: dict[str, int]
-    has_failed: bool = field(default=False, init=False)
-    """True once it has answered as a disk does that is broken or gone. It stays so until the daemon starts again."""
+    is_new: bool = False
+    """True if it was not in use before this start."""
+    problem: str = ""
+    """The reason why it is absent."""
+    has_failed: bool = field(init=False)
+    """True if it is absent, or has answered as a disk does that is broken or gone: until the daemon starts again."""
+
+    def __post_init__(self) -> None:
+        self.has_failed = self.is_absent
+
+    @property
+    def is_absent(self) -> bool:
+        """True if it was not there when the daemon started."""
+        return bool(self.problem)
 
     @property
     def workdirs_fd(self) -> int:
@@ -67,16 +88,39 @@ class OtherDisk:
         """Return this disk's part of an area, one of ``AREAS``."""
         return Place(self.number, self.device, self.fds[area])
 
-    def make(self, name: bytes, like: os.stat_result) -> None:
-        """Make a working directory with the owner and mode of another directory. Raises ``OSError``."""
+    def make(self, name: bytes, like: os.stat_result, path: bytes) -> None:
+        """Make the working directory for ``path`` in the tree, with the owner and mode of another. Raises ``OSError``."""
         os.mkdir(name, 0o700, dir_fd=self.workdirs_fd)
-        if os.geteuid() == 0:
-            os.chown(name, like.st_uid, like.st_gid, dir_fd=self.workdirs_fd, follow_symlinks=False)
-        os.chmod(name, stat_module.S_IMODE(like.st_mode), dir_fd=self.workdirs_fd)
+        try:
+            os.setxattr(b"/proc/self/fd/%d/%s" % (self.workdirs_fd, name), _PLACE, path)
+            _make_like(self.workdirs_fd, name, like)
+        except OSError:
+            os.rmdir(name, dir_fd=self.workdirs_fd)
+            raise
+
+    def place_of(self, name: bytes) -> bytes | None:
+        """Return the path in the tree that a working directory was made for. Raises ``OSError``."""
+        try:
+            return os.getxattr(b"/proc/self/fd/%d/%s" % (self.workdirs_fd, name), _PLACE)
+        except OSError as problem:
+            if problem.errno not in _NO_MARK:
+                raise
+            return None
 
     def throw(self, name: bytes) -> None:
         """Move a working directory to the trash. Raises ``OSError``."""
         os.rename(name, name, src_dir_fd=self.workdirs_fd, dst_dir_fd=self.fds["trash"])
+
+    def take_back(self, name: bytes) -> None:
+        """Move it back."""
+        with suppress(OSError):
+            os.rename(name, name, src_dir_fd=self.fds["trash"], dst_dir_fd=self.workdirs_fd)
+
+    def set_aside(self, name: bytes) -> Path:
+        """Move a working directory to where nothing is deleted; return where. Raises ``OSError``."""
+        aside = b"aside-" + name
+        os.rename(name, aside, src_dir_fd=self.workdirs_fd, dst_dir_fd=self.fds["trash"])
+        return self.path / "trash" / os.fsdecode(aside)
 
     def note(self, problem: OSError) -> None:
         """Note an error of the disk."""
@@ -114,11 +158,18 @@ class OtherDisks(NamedTuple):
     disks: Sequence[OtherDisk]
     placed: Sequence[Placed]
     lost: Sequence[LostDisk]
+    aside: Sequence[Path]
+    """The working directories that belong to no path, where they are now."""
+
+    @property
+    def present(self) -> list[OtherDisk]:
+        """The disks that were there when the daemon started."""
+        return [disk for disk in self.disks if not disk.is_absent]
 
     def has_lost(self, file: FileId) -> bool:
         """Say whether a file was on a disk that is lost."""
         number = disk_of(file)
-        return bool(self.lost and number) and all(disk.number != number for disk in self.disks)
+        return bool(self.lost) and 0 < number <= MOST_DISKS and all(disk.number != number for disk in self.disks)
 
     @property
     def missing(self) -> list[LostDisk]:
@@ -127,7 +178,7 @@ class OtherDisks(NamedTuple):
         return [lost for lost in self.lost if lost.path not in in_use]
 
 
-NO_OTHER_DISKS = OtherDisks((), (), ())
+NO_OTHER_DISKS = OtherDisks((), (), (), ())
 
 
 def mark_of(disk: OtherDisk, name: bytes) -> bytes:
@@ -155,6 +206,7 @@ class _Opening:
         self._disks: list[OtherDisk] = []
         self._lost: dict[str, LostDisk] = {}
         """The disks that are in use no more, by id."""
+        self._aside: list[Path] = []
 
     def opened(self, paths: list[Path]) -> OtherDisks:
         """Open the disks, and bring placeholders and directories into agreement."""
@@ -166,27 +218,39 @@ class _Opening:
                 self._leave(known, is_named=Path(known.path) in paths)
         placed = list(self._find_placed())
         for disk in self._disks:
-            self._throw_unplaced(disk, {each.name for each in placed if each.disk is disk})
-        disks = [KnownDisk(disk.number, disk.id, str(disk.path)) for disk in self._disks]
+            if not disk.is_absent:
+                placed += self._place_again(disk, {each.name for each in placed if each.disk is disk})
+        disks = [KnownDisk(disk.number, disk.id, str(disk.path), disk.mountpoint) for disk in self._disks]
         KnownDisks(disks, self._known.last_number).write(self._store)
-        return OtherDisks(self._disks, placed, [lost for lost in self._lost.values() if lost.problem or lost.workdirs])
+        lost = [lost for lost in self._lost.values() if lost.problem or lost.workdirs]
+        return OtherDisks(self._disks, placed, lost, self._aside)
 
     def _open(self, path: Path) -> None:
         before = self._inspection.at(path)
         try:
+            within(_PATIENCE_SECONDS, partial(_probe, path))
             self._disks.append(self._made(self._inspection.look(path)))
         except OSError as problem:
+            reason = str(problem.strerror)
             if before is None:
-                raise StoreUnsuitableError(f"the other disk {path} can't be used: {problem.strerror}") from None
-            self._lost[before.disk] = LostDisk(str(path), str(problem.strerror))
+                raise StoreUnsuitableError(f"the other disk {path} can't be used: {reason}") from None
+            if failed(problem):
+                self._lost[before.disk] = LostDisk(str(path), reason)
+            elif problem.errno in _NOT_THERE:
+                self._disks.append(OtherDisk(before.number, before.disk, path, before.mountpoint, -1, {}, problem=reason))
+            else:
+                raise StoreUnsuitableError(
+                    f"the other disk {path} has working directories of this store, and can't be used: {reason}; "
+                    "mend that, or take it out of store.other_disks"
+                ) from None
 
     def _made(self, found: Inspected) -> OtherDisk:
         """Open a disk, after it was prepared if it is new. Raises ``OSError``."""
         path = found.path
-        check_writable(path)
         if found.known is not None:
             number, disk_id = found.known.number, found.known.disk
         else:
+            check_writable(path)
             check_hard_links(path, found.kind, OTHER_DISK)
             number, disk_id = self._next_number(), uuid.uuid4().hex
         fds: dict[str, int] = {}
@@ -199,9 +263,10 @@ class _Opening:
             os.listdir(fds[name])  # a disk that can't be read is found out here
             os.fchmod(fds[name], 0o700)  # what is below has rights in the mount that are those of the whole way
         if found.known is None:  # last, so that a directory is a disk of the store as a whole or not at all
-            self._undo.callback((path / DISK_FILE).unlink, missing_ok=True)
+            if not (path / DISK_FILE).exists():
+                self._undo.callback((path / DISK_FILE).unlink, missing_ok=True)
             write_disk_file(path, self._store_id, disk_id)
-        return OtherDisk(number, disk_id, path, found.device, fds)
+        return OtherDisk(number, disk_id, path, found.mountpoint, found.device, fds, is_new=found.known is None)
 
     def _next_number(self) -> int:
         number = self._known.last_number = self._known.last_number + 1
@@ -227,8 +292,9 @@ class _Opening:
             here = b"/proc/self/fd/%d/%s" % (self._tree_fd, path)
             disk = disks.get(disk_id)
             if disk is not None:
-                with suppress(FileExistsError):
-                    disk.make(name, os.stat(here, follow_symlinks=False))
+                if not disk.is_absent:
+                    with suppress(FileExistsError):
+                        disk.make(name, os.stat(here, follow_symlinks=False), path)
                 yield Placed(inode, path, disk, name)
                 continue
             try:
@@ -239,10 +305,78 @@ class _Opening:
                 path
             )
 
-    def _throw_unplaced(self, disk: OtherDisk, placed: set[bytes]) -> None:
+    def _place_again(self, disk: OtherDisk, placed: set[bytes]) -> Iterator[Placed]:
+        """Make placeholders for directories without one whose paths are free; set others aside."""
         for name in map(os.fsencode, os.listdir(disk.workdirs_fd)):
-            if name not in placed:
-                disk.throw(name)
+            if name in placed:
+                continue
+            path = disk.place_of(name)
+            inode = self._make_placeholder(disk, name, path) if path is not None else None
+            if path is not None and inode is not None:
+                yield Placed(inode, path, disk, name)
+                continue
+            try:
+                os.rmdir(name, dir_fd=disk.workdirs_fd)
+            except OSError:
+                self._aside.append(disk.set_aside(name))
+
+    def _make_placeholder(self, disk: OtherDisk, name: bytes, path: bytes) -> int | None:
+        """Make the placeholder of a directory at ``path``, unless something is there; return its inode number."""
+        here = b"/proc/self/fd/%d/%s" % (self._tree_fd, path)
+        base = os.path.dirname(here)
+        if path.count(b"/") != 1 or not os.path.isdir(base):
+            return None
+        try:
+            os.mkdir(path, 0o700, dir_fd=self._tree_fd)
+        except FileExistsError:
+            if not stat_module.S_ISDIR(os.lstat(here).st_mode) or os.listdir(here):
+                return None
+        _make_like(self._tree_fd, path, os.stat(name, dir_fd=disk.workdirs_fd, follow_symlinks=False))
+        try:
+            os.setxattr(here, PLACEHOLDER_MARK, mark_of(disk, name), os.XATTR_CREATE, follow_symlinks=False)
+        except FileExistsError:  # it is another one's
+            return None
+        return os.lstat(here).st_ino
+
+
+def _make_like(directory_fd: int, name: bytes, like: os.stat_result) -> None:
+    """Give a directory the owner and mode of another."""
+    if os.geteuid() == 0:
+        os.chown(name, like.st_uid, like.st_gid, dir_fd=directory_fd, follow_symlinks=False)
+    os.chmod(name, stat_module.S_IMODE(like.st_mode), dir_fd=directory_fd)
+
+
+def _probe(path: Path) -> None:
+    """Find out whether a disk in use works. A full one does. Raises ``OSError``."""
+    path.stat()
+    if (path / DISK_FILE).exists():
+        try:
+            check_writable(path)
+        except OSError as problem:
+            if problem.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+        for name in SUBDIRECTORIES:
+            with suppress(FileNotFoundError):
+                os.listdir(path / name)
+
+
+def within(seconds: float, function: Callable[[], None]) -> None:
+    """Call a function that may wait for a disk. Raises as it does, and ``OSError`` with ETIMEDOUT; it may go on then."""
+    problems: list[OSError] = []
+
+    def call() -> None:
+        try:
+            function()
+        except OSError as problem:
+            problems.append(problem)
+
+    thread = threading.Thread(target=call, name="disk", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise OSError(errno.ETIMEDOUT, f"it has not answered for {seconds:g} s")
+    if problems:
+        raise problems[0]
 
 
 def _remove_if_empty(directory: Path) -> None:

@@ -113,7 +113,7 @@ class Quarantine:
                 names = os.listdir(rewound(fd))
             for name in names:
                 if not name.endswith(_REASON):
-                    with suppress(FileNotFoundError):  # somebody has removed it meanwhile
+                    with suppress(FileNotFoundError), self._area.unless_failed(fd):  # somebody has removed it meanwhile
                         stat = os.stat(name, dir_fd=fd, follow_symlinks=False)
                         if not stat_module.S_ISDIR(stat.st_mode):  # somebody has put it here
                             yield fd, name, stat

@@ -5,9 +5,9 @@ Whoever opens the placeholder gets the directory that it stands for, and everyth
 working directory is on one disk with all that is in it, and renames and links inside are those of a file system.
 
 The id of the directory is that of its placeholder, its attributes are those that it has on its disk. A placeholder has its
-path for good, because working directories can't be renamed. The directory is made before the mark, and removed before the
-placeholder, or after it has left the tree. So a crash leaves a placeholder without a directory, which is made anew, or a
-directory without a placeholder, which is deleted (``store.other_disks``).
+path for good, because working directories can't be renamed; the directory knows that path. It is made before the mark, and
+removed, or moved to its disk's trash, before the placeholder. So a crash leaves a placeholder without a directory, which is
+made anew. A power cut may also leave a directory without a placeholder, which gets one (``store.other_disks``).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import logging
 import os
 import stat as stat_module
 import uuid
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple, cast
 
 from holdfast.store.descent import DIRECTORY
@@ -27,6 +27,8 @@ from holdfast.store.other_disks import PLACEHOLDER_MARK, OtherDisk, Placed, mark
 from holdfast.store.tree import Tree
 from holdfast.system.file_id import NO_FILE, FileId, FileStat, as_listed, disk_of, id_on, with_id
 
+_PLACEHOLDER_LEVEL = 2
+"""The level of working directories in the tree: below their base."""
 _log = logging.getLogger("holdfast.store")
 
 
@@ -92,7 +94,7 @@ class SpreadTree(Tree):
     def disk_fd(self, directory: FileId) -> int:
         """Return a descriptor of the tree's own on the disk that a directory is on."""
         disk = self._by_number.get(self._number(directory))
-        return self.root_fd if disk is None else disk.workdirs_fd
+        return self.root_fd if disk is None or disk.is_absent else disk.workdirs_fd
 
     def _number(self, file: FileId) -> int:
         placeholder = self._by_id.get(file)
@@ -122,19 +124,23 @@ class SpreadTree(Tree):
 
     def open_below(self, directory_fd: int, path: bytes) -> int:
         """Return a new ``O_PATH`` descriptor of the directory at ``path`` below another one. Raises ``OSError``."""
-        if not path or os.fstat(directory_fd).st_dev != self._first_device:
-            return super().open_below(directory_fd, path)
-        first, _, rest = path.partition(b"/")
-        fd = self.open_child(directory_fd, first)
+        fd = os.open(b".", DIRECTORY, dir_fd=directory_fd)
         try:
-            return self.open_below(fd, rest) if os.fstat(fd).st_dev == self._first_device else super().open_below(fd, rest)
+            for _ in range(_PLACEHOLDER_LEVEL):  # further down there is none
+                if not path or os.fstat(fd).st_dev != self._first_device:
+                    break
+                first, _, path = path.partition(b"/")
+                child = self.open_child(fd, first)
+                os.close(fd)
+                fd = child
+            return super().open_below(fd, path)
         finally:
             os.close(fd)
 
     def anchor(self, path: bytes) -> tuple[int, bytes]:
         """Return a descriptor of the tree's own, and the path from there, by which the system finds what is at ``path``."""
         placeholder = self._above(path)
-        if placeholder is None:
+        if placeholder is None or placeholder.disk.has_failed:
             return self.root_fd, path
         return placeholder.disk.workdirs_fd, placeholder.name + path[len(placeholder.path) :]
 
@@ -170,8 +176,8 @@ class SpreadTree(Tree):
         """
         if path in self._by_path:
             return
-        name = path.rpartition(b"/")[2]
-        for disk in self._by_room(parent_fd):
+        base, _, name = path.rpartition(b"/")
+        for disk in self._by_room(parent_fd, base):
             if disk is None:
                 return
             try:
@@ -182,12 +188,13 @@ class SpreadTree(Tree):
                 continue
             return
 
-    def _by_room(self, parent_fd: int) -> list[OtherDisk | None]:
+    def _by_room(self, parent_fd: int, base: bytes) -> list[OtherDisk | None]:
         """Return all disks that work, the one with the most room first; None is the first disk."""
         counts = {disk.number: 0 for disk in self.disks}
         for placeholder in list(self._by_path.values()):
             counts[placeholder.disk.number] += 1
-        on_first = max(1, len(os.listdir(f"/proc/self/fd/{parent_fd}")) - len(self._by_path))  # the new one included
+        elsewhere = sum(placeholder.path.startswith(base + b"/") for placeholder in list(self._by_path.values()))
+        on_first = max(1, len(os.listdir(f"/proc/self/fd/{parent_fd}")) - elsewhere)  # the new one included
         rooms: list[tuple[float, OtherDisk | None]] = [(_free_bytes(self.root_fd) / on_first, None)]
         for disk in self.disks:
             if not disk.has_failed:
@@ -202,11 +209,13 @@ class SpreadTree(Tree):
             return
         found = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
         new = uuid.uuid4().hex.encode()
-        disk.make(new, found)
+        disk.make(new, found, path)
         try:
-            os.setxattr(here, PLACEHOLDER_MARK, mark_of(disk, new), os.XATTR_CREATE, follow_symlinks=False)
+            os.setxattr(here, PLACEHOLDER_MARK, mark_of(disk, new), follow_symlinks=False)
             self._add(_Placeholder(FileId(found.st_ino), path, disk, new))
         except OSError:
+            with suppress(OSError):
+                os.removexattr(here, PLACEHOLDER_MARK, follow_symlinks=False)
             os.rmdir(new, dir_fd=disk.workdirs_fd)
             raise
 
@@ -222,17 +231,31 @@ class SpreadTree(Tree):
             self._drop(placeholder)  # before another directory can get its number
         os.rmdir(name, dir_fd=parent_fd)
 
-    def left(self, directory: FileId) -> None:
-        """Note that a directory, with what is in it, is no longer in the tree."""
+    @contextmanager
+    def leaving(self, directory: FileId) -> Iterator[None]:
+        """Let a directory, with what is in it, leave the tree in this block. Raises ``OSError``.
+
+        What it has on another disk goes first: otherwise a crash in between would bring the directory back.
+        """
         placeholder = self._by_id.get(directory)
         if placeholder is None:
+            yield
             return
-        self._drop(placeholder)
-        try:
+        is_thrown = not placeholder.disk.has_failed
+        if is_thrown:
             placeholder.disk.throw(placeholder.name)
-        except OSError as problem:  # the next start that finds the disk does it
-            _log.warning("%s can't be removed from %s: %s", os.fsdecode(placeholder.path), placeholder.disk.path, problem)
-            placeholder.disk.note(problem)
+        try:
+            yield
+        except BaseException:
+            if is_thrown:
+                placeholder.disk.take_back(placeholder.name)
+            raise
+        self._drop(placeholder)
+
+    def has_failed(self, path: bytes) -> bool:
+        """Say whether the working directory at ``path`` is on a disk that has failed or is not there."""
+        placeholder = self._by_path.get(path)
+        return placeholder is not None and placeholder.disk.has_failed
 
     def paths_on(self, disk: int) -> list[bytes]:
         """Return the paths of the working directories on the disk with this number, which is not the first."""
@@ -242,8 +265,9 @@ class SpreadTree(Tree):
         return NO_FILE if path in self._by_path else super()._remove_if_empty(path)
 
     def _add(self, placeholder: _Placeholder) -> None:
-        there = os.stat(placeholder.name, dir_fd=placeholder.disk.workdirs_fd, follow_symlinks=False)
-        self._ids[id_on(placeholder.disk.number, there.st_ino)] = placeholder.id
+        if not placeholder.disk.is_absent:
+            there = os.stat(placeholder.name, dir_fd=placeholder.disk.workdirs_fd, follow_symlinks=False)
+            self._ids[id_on(placeholder.disk.number, there.st_ino)] = placeholder.id
         self._by_id[placeholder.id] = self._by_path[placeholder.path] = self._by_name[placeholder.name] = placeholder
 
     def _drop(self, placeholder: _Placeholder) -> None:

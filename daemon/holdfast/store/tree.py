@@ -11,7 +11,7 @@ import errno
 import os
 import stat as stat_module
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TypeVar
 
 from holdfast.store.descent import DIRECTORY, descend
@@ -43,7 +43,7 @@ class Tree:
         """Return a new ``O_PATH`` descriptor of the subdirectory ``name``. Raises ``OSError``."""
         return os.open(name, DIRECTORY, dir_fd=directory_fd)
 
-    # --- what differs where directories are on other disks (``store.placeholders``) -------------------------------------
+    # --- what differs where directories are on other disks (``store.spread_tree``) -------------------------------------
 
     def anchor(self, path: bytes) -> tuple[int, bytes]:
         """Return a descriptor of the tree's own, and the path from there, by which the system finds what is at ``path``."""
@@ -81,8 +81,15 @@ class Tree:
         """rmdir(2). Raises ``OSError``."""
         os.rmdir(name, dir_fd=parent_fd)
 
-    def left(self, directory: FileId) -> None:
-        """Note that a directory, with what is in it, is no longer in the tree."""
+    def leaving(self, directory: FileId) -> AbstractContextManager[None]:
+        """Return a block in which a directory, with what is in it, leaves the tree. It raises ``OSError``."""
+        del directory
+        return nullcontext()
+
+    def has_failed(self, path: bytes) -> bool:
+        """Say whether the working directory at ``path`` is on a disk that has failed or is not there."""
+        del path
+        return False
 
     # -------------------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import trio
 from holdfast.errors import FileBusyError, ForeignWorkdirError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
-from holdfast.system.file_id import FileId, file_stat
+from holdfast.system.file_id import NO_FILE, FileId, file_stat
 from holdfast.workdirs import ownership
 from holdfast.zones import SKELETON, VOLATILE, WorkdirName, ZoneKind, is_at_or_below
 
@@ -232,7 +232,7 @@ class WorkdirTree:
 
     def lease_inode(self, path: bytes) -> FileId:
         """Return the inode number of the lease file of the directory at ``path``; 0 if there is none."""
-        return self._tree.inode(path + b"/" + ownership.LEASE_FILE)
+        return NO_FILE if self._tree.has_failed(path) else self._tree.inode(path + b"/" + ownership.LEASE_FILE)
 
     def _make_lease(self, path: bytes, fd: int) -> None:
         """Make the lease file, which only the owner of the directory ``fd`` may open. What else has its name is removed."""
@@ -307,8 +307,8 @@ class WorkdirTree:
         self._tree.held.check_moved(parent + b"/" + name)
         if self._hot.of(inode) is not None:  # a file in place of a directory
             raise FileBusyError(f"a process has {os.fsdecode(parent + b'/' + name)} open: end it")
-        self._trash.throw(parent_fd, name)
-        self._tree.left(inode)
+        with self._tree.leaving(inode):
+            self._trash.throw(parent_fd, name)
         self._has_removed = True
         self._invalidation.directory_removed(parent + b"/" + name, inode)
 

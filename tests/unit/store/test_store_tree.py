@@ -7,6 +7,7 @@ import inspect
 import os
 import stat as stat_module
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,10 @@ from hypothesis import strategies as st
 
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, Tree, rename_with_flags
 from holdfast.store import tree as tree_module
+from holdfast.store.held_directories import HeldDirectories
+from holdfast.store.other_disks import within
 from holdfast.store.removal import remove
+from holdfast.store.spread_tree import SpreadTree
 from tests.support.disks.deep_trees import dig
 from tests.support.processes.descriptors import open_below
 from tests.support.users.privileges import as_nobody, needs_root
@@ -333,3 +337,25 @@ def test_a_deep_directory_is_opened_without_following_links(
     assert os.fstat(below).st_ino == (root / "d/d/d").stat().st_ino
     os.close(below)
     remove(tree.root_fd, b"d")  # pytest's own removal is recursive
+
+
+def test_a_way_of_any_depth_leads_through_a_tree_on_several_disks(root: Path) -> None:
+    root_fd = os.open(root, os.O_RDONLY)
+    deepest_fd = os.dup(root_fd)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=deepest_fd)
+        below_fd = os.open("d", os.O_RDONLY, dir_fd=deepest_fd)
+        os.close(deepest_fd)
+        deepest_fd = below_fd
+    tree = SpreadTree(root_fd, HeldDirectories(), [], [])
+    fd = tree.open_below(root_fd, b"/".join([b"d"] * 1500))
+    assert os.path.samestat(os.fstat(fd), os.fstat(deepest_fd))
+    for each in (root_fd, deepest_fd, fd):
+        os.close(each)
+
+
+def test_a_disk_that_does_not_answer_is_not_waited_for() -> None:
+    never = threading.Event()
+    with pytest.raises(OSError, match="it has not answered"):
+        within(0.01, lambda: never.wait() and None)
+    never.set()

@@ -125,12 +125,16 @@ class Directories:
 
     def check_one_disk(self, node: Node, directory: Node) -> None:
         """Raise ``OSError`` with EXDEV if a file, or what is in a directory, can't get a name in another one."""
-        if self._tree.are_apart(node.backing, directory.backing):
+        if self._tree.are_apart(_placed(node).backing, _placed(directory).backing):
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    def disk_fd(self, node: Node) -> int:
+        """Return a descriptor of the tree's own on the disk that a file or directory is on, or would be."""
+        return self._tree.disk_fd(_placed(node).backing)
 
     def room_elsewhere(self, node: Node) -> int | None:
         """Return how many bytes are free on the disk of a file; None if it is the first, which ``capacity`` watches."""
-        fd = self._tree.disk_fd(node.backing)
+        fd = self.disk_fd(node)
         return None if fd == self._tree.root_fd else disk_space(fd).free_bytes
 
     def seconds(self, node: Node) -> float:
@@ -318,6 +322,13 @@ class Directories:
             assert path is not None
             stat = file_stat(directory.name, dir_fd=self.descriptor(directory.parent), follow_symlinks=False)
             self._nodes.bind(directory, path, stat.st_ino)
+
+
+def _placed(node: Node) -> Node:
+    """Return the node, or if it exists only in the store, the nearest directory above it that is on a disk."""
+    while node.backing == 0 and node.parent is not None:
+        node = node.parent
+    return node
 
 
 def _too_deep() -> OSError:

@@ -186,7 +186,7 @@ class AttrOps:
     def _disk(self, directory: Node) -> os.statvfs_result:
         """Return statfs(2) of a disk, once everything deleted so far is free: nobody waits until it is."""
         tree = self._store.tree
-        fd = tree.disk_fd(directory.backing)
+        fd = self._directories.disk_fd(directory)
         disk, deleted = os.fstatvfs(fd), self._store.freeing.space() if fd == tree.root_fd else Space(0, 0)
         blocks, inodes = deleted.size_bytes // disk.f_frsize, deleted.files
         free = disk.f_bfree + blocks, disk.f_bavail + blocks
