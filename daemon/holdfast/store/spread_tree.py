@@ -23,7 +23,8 @@ from typing import NamedTuple, cast
 
 from holdfast.store.descent import DIRECTORY
 from holdfast.store.held_directories import HeldDirectories
-from holdfast.store.other_disks import PLACEHOLDER_MARK, OtherDisk, Placed, mark_of
+from holdfast.store.other_disk import PLACEHOLDER_MARK, OtherDisk, mark_of
+from holdfast.store.other_disks import Placed
 from holdfast.store.tree import Tree
 from holdfast.system.file_id import NO_FILE, FileId, FileStat, as_listed, disk_of, id_on, with_id
 
@@ -277,9 +278,13 @@ class SpreadTree(Tree):
         self._by_name.pop(placeholder.name, None)
 
 
+class _DiskGoneError(FileNotFoundError):
+    """A directory is on a disk that is not used. Users get EIO; what the daemon does by itself goes on as without it."""
+
+
 def _check_disk(placeholder: _Placeholder) -> None:
     if placeholder.disk.has_failed:
-        raise OSError(errno.EIO, os.strerror(errno.EIO), os.fsdecode(placeholder.path))
+        raise _DiskGoneError(errno.EIO, os.strerror(errno.EIO), os.fsdecode(placeholder.path))
 
 
 def _free_bytes(fd: int) -> int:
