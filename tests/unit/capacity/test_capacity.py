@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import cast
@@ -28,7 +29,7 @@ from holdfast.capacity import (
 from holdfast.errors import CacheFullError, FileBusyError
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.store import DiskSpace, Space
-from holdfast.system.file_id import FileId
+from holdfast.system.file_id import FileId, disk_of, id_on
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import CachedCopies
 
@@ -164,6 +165,11 @@ class Files:
         self.held: set[int] = set()
         """Files in directories that a user holds up."""
         self.gone: list[int] = []
+        self.broken: set[int] = set()
+        """Files on a disk that answers EIO."""
+
+    def is_on_other_disk(self, inode: FileId) -> bool:
+        return disk_of(inode) != 0
 
     def is_open(self, inode: FileId) -> bool:
         return inode in self.open
@@ -175,6 +181,8 @@ class Files:
 
     def drop(self, path: bytes, inode: FileId, *, same_object: bool) -> bool:
         assert same_object
+        if inode in self.broken:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         entry = self.index.entries.get(inode)
         assert entry is not None
         entry.drop_name(path)
@@ -328,6 +336,17 @@ async def test_nothing_goes_for_what_can_never_fit(files: Files, index: Index) -
     assert files.gone == []
     await make_room_for(files, min_free_bytes=500).make_room(600)
     assert files.gone == [1]
+
+
+async def test_an_error_of_another_disk_ends_no_eviction_and_one_of_the_first_does(files: Files, index: Index) -> None:
+    other = id_on(1, 2)
+    files.broken = {1, other}
+    for inode in (FileId(1), other):
+        index.entries.put(inode, Entry(EntryState.CLEAN, 100, 0, 0, names=[CachedName(b"blobs/%d" % inode, "e")]))
+    room = make_room_for(files)
+    assert not room.evict_file(other)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        room.evict_file(FileId(1))
 
 
 async def test_a_file_with_several_names_goes_whole(files: Files, index: Index) -> None:
