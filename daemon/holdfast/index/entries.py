@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
@@ -77,6 +78,7 @@ class Entries:
         self._database = environment.open_db(b"entries")
         self._absent: set[FileId] = set()
         """Files without an entry: a request about a file that is never sent asks several times, and so does the next."""
+        self._thread = threading.get_ident()
         self._uses: dict[FileId, int] = {}
         self._followers: list[Changes] = []
         self.cached_bytes = 0
@@ -89,7 +91,7 @@ class Entries:
             return None
         with self._environment.begin(db=self._database) as transaction:
             data = transaction.get(_key(inode))
-        if data is None:
+        if data is None and threading.get_ident() == self._thread:  # in another one, ``put`` may have come in between
             self._note_absent(inode)
         return decoded_entry(data)
 

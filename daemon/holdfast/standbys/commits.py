@@ -59,10 +59,10 @@ class Commits:
         """
         locations = await trio.to_thread.run_sync(doubtful, neighbours, self.newest)
         for location in self._doubts.due(locations, (), trio.current_time(), every_seconds):
+            self._doubts.took(location, trio.current_time())  # also if its listing takes too long, and this is cancelled
             try:
                 self.newest[location] = await self.catching_up.newest_version(location)
             except RemoteUnavailableError:
                 raise
             except HoldfastError as problem:
                 _log.info("%s: can't list the commits of %s: %s", self.catching_up.zone, location, problem)
-            self._doubts.took(location, trio.current_time())

@@ -139,8 +139,9 @@ class StoreStandbys:
         queries = {query.location for told in found.told.values() for query in told.report.queries}
         self._commits.keep(queries)
         every_seconds = _REFRESHES_OF_A_WISH * self.publishing.section.refresh_seconds
-        with trio.move_on_after(_ASKING_SECONDS):
+        with trio.move_on_after(_ASKING_SECONDS / 2):
             await self._commits.look_at_doubtful(neighbours, every_seconds)
+        with trio.move_on_after(_ASKING_SECONDS / 2):
             await self._wishes.look(queries, self._commits.going_on, every_seconds)
         of_queries = self._wishes.known(queries)
         newest = dict(self._commits.newest)

@@ -35,8 +35,9 @@ class Wishes:
         ``RemoteUnavailableError``.
         """
         for location in self._turns.due(locations, real, trio.current_time(), every_seconds):
-            is_read = await self._ask(location)
-            self._turns.took(location, trio.current_time() - (0.0 if is_read else every_seconds * (1 - 1 / _RETRIES)))
+            self._turns.took(location, trio.current_time() - every_seconds * (1 - 1 / _RETRIES))
+            if await self._ask(location):
+                self._turns.took(location, trio.current_time())
         return self.known(locations)
 
     def known(self, locations: Collection[str]) -> Mapping[str, int]:

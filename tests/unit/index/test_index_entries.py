@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -53,6 +54,15 @@ def test_an_entry_that_was_absent_is_found_once_it_is_there(index: Index) -> Non
         index.entries.put(FileId(7), entry(5))
         assert index.entries.get(FileId(7)) == entry(5)
         index.entries.discard(FileId(7))
+
+
+def test_a_thread_that_finds_no_entry_remembers_nothing(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[FileId] = []
+    monkeypatch.setattr(entries.Entries, "_note_absent", lambda _, inode: noted.append(inode))
+    with ThreadPoolExecutor() as threads:
+        assert threads.submit(index.entries.get, FileId(7)).result() is None
+    assert index.entries.get(FileId(8)) is None
+    assert noted == [FileId(8)]
 
 
 def test_many_absent_entries_take_no_memory(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:

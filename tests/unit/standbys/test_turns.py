@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import trio
 from trio.testing import MockClock
 
 from holdfast.errors import HoldfastError, ObjectChangedError, RemoteUnavailableError
@@ -26,12 +27,19 @@ class Store:
         self.wishes = dict(wishes)
         self.versions = dict(versions)
         self.asked: list[str] = []
+        self.slow = ""
 
     async def wanted_copies(self, location: str) -> int | None:
+        await self._wait(location)
         return self._answer(location, self.wishes.get(location))
 
     async def newest_version(self, location: str) -> int:
+        await self._wait(location)
         return self._answer(location, self.versions.get(location)) or 0
+
+    async def _wait(self, location: str) -> None:
+        if location == self.slow:
+            await trio.sleep_forever()
 
     def _answer(self, location: str, answer: int | HoldfastError | None) -> int | None:
         self.asked.append(location)
@@ -169,6 +177,32 @@ async def test_many_planted_versions_cost_few_listings_a_look(mock_clock: MockCl
         await commits.look_at_doubtful(planted, 600)
         assert len(store.asked) == len(set(store.asked)) == expected
         mock_clock.jump(120)
+
+
+async def test_a_listing_that_takes_too_long_lets_others_have_their_turn(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = 0
+    locations = ["a", "b"]
+    store = Store({}, dict.fromkeys(locations, 5000))
+    store.slow = "a"
+    commits = commits_of(store)
+    commits.newest = dict.fromkeys(locations, 10)
+    state = [StoreState(0, 3, "default", 5000, 100)]
+    reports = [NodeReport(node="holder", queries=[QueryState(location, state) for location in locations])]
+    for _ in range(2):
+        with trio.move_on_after(30):
+            await commits.look_at_doubtful(Neighbours("me", [Reporter("holder", reports[0])], lambda _: ["me"]), 600)
+    assert commits.newest == {"a": 10, "b": 5000}
+
+
+async def test_a_wish_that_takes_too_long_lets_others_have_their_turn(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = 0
+    store = Store({"a": 2, "b": 3}, {})
+    store.slow = "a"
+    wishes = wishes_of(store)
+    for _ in range(2):
+        with trio.move_on_after(30):
+            await wishes.look(["a", "b"], (), 600)
+    assert wishes.known(["a", "b"]) == {"b": 3}
 
 
 async def test_a_query_without_commits_is_left_alone_for_a_while(mock_clock: MockClock) -> None:

@@ -80,9 +80,10 @@ class Linking:
             before = self._stat(node)
         if hot is not None or new.sends:
             hot = self._hot.of_node(node, node.backing)
+        linked = self._add_name(node, new, sent, attempt, before, hot)
         if new.zone.is_store and new.policy.awaits_rename:
             self._hints.temporary_made(new.place.path, new.name, caller.pid)
-        return self._add_name(node, new, sent, attempt, before, hot)
+        return linked
 
     def _check_strangers_link(self, node: Node, new: Name) -> None:
         """Raise EPERM if a file of somebody else is to be kept by a link between a store and another directory.
