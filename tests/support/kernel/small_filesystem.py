@@ -172,9 +172,10 @@ class SmallFileSystem(pyfuse3.Operations):
     def _path(self, node: int) -> Path:
         if node == pyfuse3.ROOT_INODE:
             return self.backing
-        for entry in os.scandir(self.backing):
-            if entry.inode() == node:
-                return Path(entry.path)
+        with os.scandir(self.backing) as entries:
+            for entry in entries:
+                if entry.inode() == node:
+                    return Path(entry.path)
         if (self.orphans / str(node)).exists():
             return self.orphans / str(node)
         raise FUSEError(errno.ESTALE)

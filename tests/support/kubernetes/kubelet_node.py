@@ -140,6 +140,9 @@ class KubeletNode:
         for pattern in ("", "*/"):  # one hierarchy (version 2), or one for each controller
             for group in sorted(_CGROUPS.glob(f"{pattern}{self._cgroup}/**/"), reverse=True):
                 group.rmdir()
+            for group in _CGROUPS.glob(f"{pattern}{self._cgroup.split('/')[0]}/"):
+                with suppress(OSError):  # another node's are still in it
+                    group.rmdir()
 
     def _commands(self) -> dict[int, str]:
         found = {}

@@ -32,6 +32,8 @@ _NAMES_AT_ONCE = 100
 _BEGINNING_SECONDS = 30.0
 """The time in which a process that has opened a query's ``metadata`` lists its directories, some of them several times."""
 _MOST_BEGINNINGS = 256
+_MOST_COMPONENTS = 3
+"""The limit of components of a path that is listed ahead, from the query's directory on: ``state/0/_metadata``."""
 _IN_TURN = min(16, os.cpu_count() or 1)
 """The number of directories that are listed ahead of one that is listed in its turn: as many tasks may be next."""
 _MOST_FETCHES = 64
@@ -40,7 +42,7 @@ _MOST_FETCHES = 64
 
 @dataclass(slots=True)
 class _Beginning:
-    """The beginning of a query: until ``until`` (trio's time) its directories are listed ``ahead``, all together twice."""
+    """The beginning of a query until ``until``, in trio's time: its directories are listed ahead, and renewed once."""
 
     ahead: ListDirectories
     until: float
@@ -83,7 +85,9 @@ class Prefetcher:
                 self._begin(place, ahead)
 
     def listed(self, place: ZonePath) -> None:
-        """List again what is listed together with the directory at ``place``, or after it, which somebody is about to list.
+        """Renew the listings of a query that begins, as somebody is about to list its directory at ``place``.
+
+        Of a directory that is listed in its turn, such as a partition's, the next ones are listed.
 
         A second may pass between the first and the last look of a query that begins: by then the first answers are too old.
         On a busy machine it may be minutes; so they are all renewed only once.
@@ -113,10 +117,12 @@ class Prefetcher:
 
     def _beginning_of(self, path: bytes) -> bytes:
         """Return the directory above ``path`` of a query that may have begun just now; empty: there is none."""
-        above = path.rpartition(b"/")[0] if self._beginnings else b""
-        while above and above not in self._beginnings:
+        above = path if self._beginnings else b""
+        for _ in range(_MOST_COMPONENTS):
             above = above.rpartition(b"/")[0]
-        return above
+            if above in self._beginnings:
+                return above
+        return b""
 
     def _begin(self, place: ZonePath, ahead: ListDirectories) -> None:
         assert self._nursery is not None
