@@ -47,7 +47,7 @@ def waiting_threads(pid: int) -> set[int]:
 @needs_c_module
 @pytest.mark.parametrize("length", [1, 1 << 20])
 def test_while_writes_wait_for_the_disk_others_are_answered(make_node: NodeFactory, workspace: Path, length: int) -> None:
-    """The first write to wait holds the daemon up, and teaches it: the next ones wait in threads, for a second."""
+    """The first write to wait holds the daemon up, and teaches it: the next ones wait in threads, for a while."""
     data = bytes(length)
     with mounted_image("ext4", workspace / "disk", 64 << 20) as disk, ThreadPoolExecutor(1) as writer:
         node = make_node(mount__passthrough=False, store__directory=disk / "store").start()
@@ -66,6 +66,10 @@ def test_while_writes_wait_for_the_disk_others_are_answered(make_node: NodeFacto
                 assert write.result() == length
                 return not loop_waits
 
-            assert not is_answered_meanwhile()
-            wait_until(is_answered_meanwhile)  # not at once where a busy machine takes longer than the second
+            with frozen(disk):
+                first = writer.submit(os.pwrite, file.fileno(), data, 0)
+                wait_until(lambda: node.pid in waiting_threads(node.pid))
+                time.sleep(LONG_SECONDS)
+            assert first.result() == length
+            wait_until(is_answered_meanwhile)  # not at once where a busy machine takes longer than the pause
         node.stop()

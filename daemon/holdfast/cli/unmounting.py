@@ -45,9 +45,10 @@ def umount(
     path = str(Path(mountpoint).absolute())
     if when_dead:
         mountpoints.detach_when_dead(path)
-        if release:
+        is_released = release and mountpoints.mount_at(path) is None  # else somebody has mounted something new there
+        if is_released:
             covered_directory.release(path)
-        _tell_unmounted(path, None, is_released=release, as_json=as_json)
+        _tell_unmounted(path, None, is_released=is_released, as_json=as_json)
         return
     mounted = mountpoints.mount_at(path)
     if mounted is None and release:

@@ -38,7 +38,7 @@ class Capabilities:
     only if the object existed before it began. ``atomic``: readers see the old object or the whole new one; without it they
     may find none while it is replaced. ``metadata``: a digest can be stored with the object. ``versions``: the etag changes
     whenever the bytes do; without it, at least whenever the size does. ``cheap_head``: a HEAD or two take no longer than a
-    LIST of some ten names, and much less than a switch to another thread (``RemoteStore.find``).
+    LIST of some ten names (``RemoteStore.find``).
     """
 
     conditional_create: bool

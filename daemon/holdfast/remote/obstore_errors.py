@@ -67,7 +67,7 @@ _PASSING = {
     "ServiceUnavailable",
     "InternalError",
 }
-_REFUSED = {"AccessDenied", "InvalidObjectState", "MethodNotAllowed"}
+_REFUSED = {"AccessDenied", "InvalidObjectState"}
 _REFUSED_CREDENTIALS = {
     "SignatureDoesNotMatch",
     "InvalidAccessKeyId",
@@ -87,8 +87,8 @@ _NOT_STORABLE = {
     "KeyTooLongError": errno.ENAMETOOLONG,
     "ObjectParentIsFile": errno.EILSEQ,
 }
-_UNSUPPORTED = {"MissingContentLength"}
-"""Ceph's word for a copy of a part as obstore sends it: without a header for its length, which is none."""
+_UNSUPPORTED = {"MethodNotAllowed", "MissingContentLength"}
+"""The latter is Ceph's word for a copy of a part as obstore sends it: without a header for its length, which is none."""
 _PASSING_STATUS = {408, 409, 425, 429}
 
 

@@ -191,7 +191,8 @@ class ObstoreStore(RemoteStore):
         try:
             return self._put(key, source, metadata, {"e_tag": sent})
         except ObjectChangedError:
-            if self._etags.are_known or self._head(key, "").etag != version:
+            is_told = self._etags.are_known and self._etags.sent(version) == sent  # not by another thread, since it was sent
+            if is_told or self._head(key, "").etag != version:
                 raise
         self._etags.find_out()
         if self._etags.sent(version) == sent:

@@ -202,8 +202,7 @@ class _Opening:
             disk = disks.get(disk_id)
             if disk is not None:
                 if not disk.is_absent:
-                    with suppress(FileExistsError):
-                        disk.make(name, os.stat(here, follow_symlinks=False), path)
+                    _make_missing(disk, name, os.stat(here, follow_symlinks=False), path)
                 yield Placed(inode, path, disk, name)
                 continue
             try:
@@ -279,6 +278,19 @@ def within(seconds: float, function: Callable[[], None]) -> None:
         raise OSError(errno.ETIMEDOUT, f"it has not answered for {seconds:g} s")
     if problems:
         raise problems[0]
+
+
+def _make_missing(disk: OtherDisk, name: bytes, like: os.stat_result, path: bytes) -> None:
+    """Make the directory of a placeholder anew, if a crash has left none. Raises ``StoreUnsuitableError``."""
+    try:
+        disk.make(name, like, path)
+    except FileExistsError:
+        return
+    except OSError as problem:
+        raise StoreUnsuitableError(
+            f"the other disk {disk.path} lacks the working directory {os.fsdecode(path)}, which can't be made anew: "
+            f"{problem.strerror}; make room there"
+        ) from None
 
 
 def _remove_if_empty(directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -66,16 +67,21 @@ def read_run(store: RemoteStore, fetch: PartialFetch, run: PartRun, arrived: Arr
         raise ObjectChangedError(f"GET {key}: the store answers with another version than it was asked for")
     if body.info.size_bytes != known.size_bytes:
         raise ObjectChangedError(f"GET {key}: the object has {body.info.size_bytes} bytes, not {known.size_bytes}")
+    fd = os.dup(fetch.fd)  # one that is closed by a given-up fetch may be another file's when this thread writes
     try:
-        for part, found in _parts_in(body, fetch, reading, end):
+        for part, found in _parts_in(body, fetch, fd, reading, end):
             if not reading.came(partial(arrived, part, found, body.info)):
                 break
     except RemoteUnavailableError:
         if run.left[:1] == parts[:1]:
             raise
+    finally:
+        os.close(fd)
 
 
-def _parts_in(body: ObjectBody, fetch: PartialFetch, reading: PartReading, end: int) -> Iterator[tuple[int, Fingerprint]]:
+def _parts_in(
+    body: ObjectBody, fetch: PartialFetch, fd: int, reading: PartReading, end: int
+) -> Iterator[tuple[int, Fingerprint]]:
     """Write the bytes up to ``end`` into the staged file; yield each part, the last when the answer has ended."""
     key, part = fetch.target.key, reading.parts[0]
     start, part_end = fetch.part_range(part)
@@ -89,7 +95,7 @@ def _parts_in(body: ObjectBody, fetch: PartialFetch, reading: PartReading, end: 
         while len(view):
             piece = view[: part_end - offset]
             hasher.update(piece)
-            reading.write(fetch.fd, piece, offset)
+            reading.write(fd, piece, offset)
             offset, view = offset + len(piece), view[len(piece) :]
             if offset == part_end < end:
                 yield part, hasher.finish()

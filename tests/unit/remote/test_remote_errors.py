@@ -150,7 +150,7 @@ def test_a_server_that_can_not_now_is_worth_another_try(
         (403, "AccessDenied", RemoteRefusedError),
         (403, "RequestTimeTooSkewed", RemoteRefusedError),
         (400, "InvalidArgument", RemoteRefusedError),
-        (405, "MethodNotAllowed", RemoteRefusedError),
+        (405, "MethodNotAllowed", RemoteUnsupportedError),
         (501, "NotImplemented", RemoteUnsupportedError),
         (411, "MissingContentLength", RemoteUnsupportedError),
         (301, "PermanentRedirect", RemoteRefusedError),

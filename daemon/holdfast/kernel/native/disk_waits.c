@@ -5,9 +5,11 @@
 
 #include "latency_counts.h"
 
-/* Others may wait for that long once, and again after the pause. */
+/* Others may wait for that long once, and again after the pause, which grows with the wait: on a slow disk, too, a steady writer
+ * has no more than a fiftieth of the loop's time. */
 #define LONG_NS INT64_C(2000000)
 #define PAUSE_NS INT64_C(1000000000)
+#define PAUSE_FACTOR 50
 
 static int64_t paused_until;
 
@@ -30,7 +32,9 @@ struct disk_wait disk_waits_begin(void)
 
 void disk_waits_end(const struct disk_wait *wait)
 {
-	int64_t now = latency_counts_now();
-	if (now - wait->began > LONG_NS && waits() != wait->waits)
-		paused_until = now + PAUSE_NS;
+	int64_t now = latency_counts_now(), waited = now - wait->began;
+	if (waited <= LONG_NS || waits() == wait->waits)
+		return;
+	int64_t pause = waited * PAUSE_FACTOR;
+	paused_until = now + (pause > PAUSE_NS ? pause : PAUSE_NS);
 }
