@@ -287,7 +287,7 @@ static PyObject *register_file(PyObject *self, PyObject *args)
 	if (backing_id < 0)
 		return PyErr_SetFromErrno(PyExc_OSError);
 	if (!native_replies_add(node, fd, NATIVE_REPLY_FILE, 0, zone)) {
-		ioctl(device, BACKING_CLOSE, &(uint32_t){backing_id});
+		ioctl(device, BACKING_CLOSE, &(uint32_t){(uint32_t)backing_id});
 		return PyErr_NoMemory();
 	}
 	return PyLong_FromLong(backing_id);
