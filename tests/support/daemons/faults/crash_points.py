@@ -59,7 +59,7 @@ POINTS = {
     "rmdir: gone here, not hidden": Point(NameMarks, "white_out"),
     "rmdir: hidden": Point(NameMarks, "white_out", after=True),
     "evict: entry gone, file there": Point(Entries, "discard", after=True),
-    "quarantine: moved, no reason": Point(Quarantine, "_write_reason"),
+    "quarantine: moved, no reason": Point(Quarantine, "_took"),
     "async: before the mark": Point(WritebackQueue, "keep"),
     "async: marked and synced": Point(WritebackQueue, "keep", after=True),
     "acquire: thrown away": Point(Trash, "throw", after=True),
