@@ -30,6 +30,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.node import ClusterNode
 from tests.cluster.placed import are_covered, command, fetched, held_by
 from tests.cluster.settings import Settings
+from tests.histories.line_options import add_line_options
 from tests.histories.placement import NAME, STANDBYS, build
 from tests.support.daemons.node import wait_until
 
@@ -220,9 +221,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--turns", type=int, default=3, help="of each kind with standby copies (default 3)")
     parser.add_argument("--without", type=int, default=2, metavar="TURNS", help="without standby copies (default 2)")
     parser.add_argument("--every", type=float, default=20.0, metavar="SECONDS", help="at which batches begin (default 20)")
-    parser.add_argument("--bandwidth", type=int, default=1000, metavar="MBIT/S", help="of each node's line (default 1000)")
-    parser.add_argument("--delay", type=float, default=30.0, metavar="MS", help="the store's round trip (default 30)")
-    parser.add_argument("--directory", type=Path, default=Path("/var/tmp"))
+    add_line_options(parser, bandwidth=1000, delay=30.0)
     return parser
 
 

@@ -16,12 +16,12 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from holdfast.config.units import ByteSize
 from tests.cluster.cluster import Cluster
 from tests.cluster.placed import Start, are_covered, fetched, fetched_by_standbys, held, held_by, sent, start
 from tests.cluster.settings import Settings
+from tests.histories.line_options import add_line_options
 from tests.support.daemons.node import wait_until
 
 _NODES, _PARTITIONS = 3, 12
@@ -152,9 +152,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--restarts", type=int, default=10)
     parser.add_argument("--compare", action="store_true", help="with one node that has everything")
     parser.add_argument("--standbys", action="store_true", help="with a standby copy of each partition")
-    parser.add_argument("--bandwidth", type=int, default=0, metavar="MBIT/S", help="of each node's line (default: no limit)")
-    parser.add_argument("--delay", type=float, default=0.0, metavar="MS", help="the store's round trip (default 0)")
-    parser.add_argument("--directory", type=Path, default=Path("/var/tmp"))
+    add_line_options(parser, bandwidth=0, delay=0.0)
     return parser
 
 

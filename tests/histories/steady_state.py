@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from holdfast.config.units import ByteSize
 from holdfast_spark.demo.driver import Batch, Driver
@@ -25,6 +24,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.job import ClusterJob
 from tests.cluster.placed import are_covered, fetched_by_standbys, sent
 from tests.cluster.settings import Settings
+from tests.histories.line_options import add_line_options
 from tests.support.daemons.node import wait_until
 
 _FILES = 480
@@ -154,9 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--warm-up", type=int, default=60, metavar="BATCHES", help="before the first block (default 60)")
     parser.add_argument("--minutes", type=float, default=8.0, help="in which new blocks are begun (default 8)")
     parser.add_argument("--standby-seconds", type=float, default=15.0, help="stores.NAME.standby_seconds (default 15)")
-    parser.add_argument("--bandwidth", type=int, default=1000, metavar="MBIT/S", help="of each node's line (default 1000)")
-    parser.add_argument("--delay", type=float, default=30.0, metavar="MS", help="the store's round trip (default 30)")
-    parser.add_argument("--directory", type=Path, default=Path("/var/tmp"))
+    add_line_options(parser, bandwidth=1000, delay=30.0)
     return parser
 
 

@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node, settle, wait_until
 from tests.support.stores.hdfs import Hdfs
+from tests.support.stores.two_nodes import two_nodes
 
 CONTENT = b"0123456789" * 30_000
 
@@ -34,13 +35,7 @@ def place(hdfs: Hdfs, request: pytest.FixtureRequest) -> Hdfs:
 
 @pytest.fixture
 def nodes(make_node: NodeFactory, place: Hdfs) -> list[Node]:
-    """Two nodes that have their checkpoints there."""
-    made = []
-    for name in ("one", "other"):
-        node = make_node(name, **{"checkpoints": place.url, "workdirs.blob_storage": ""})
-        node.settings |= {f"stores.checkpoints.options.{option}": value for option, value in place.options.items()}
-        made.append(node.start())
-    return made
+    return two_nodes(make_node, place)
 
 
 def test_two_nodes_over_hdfs(nodes: list[Node], place: Hdfs) -> None:

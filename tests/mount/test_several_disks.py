@@ -25,8 +25,8 @@ BYTES = 256 << 20
 class Disks:
     """Three disks: the node's store is on the first, and the two others have working directories."""
 
-    def __init__(self, workspace: Path, stack: ExitStack, kinds: tuple[str, str] = ("ext4", "xfs")) -> None:
-        self.first = stack.enter_context(mounted_image("ext4", workspace / "first", BYTES // 4))
+    def __init__(self, first: Path, workspace: Path, stack: ExitStack, kinds: tuple[str, str] = ("ext4", "xfs")) -> None:
+        self.first = first
         self.others = [
             stack.enter_context(mounted_image(kind, workspace / f"disk{number}", 2 * BYTES)) / "holdfast"
             for number, kind in enumerate(kinds)
@@ -49,9 +49,16 @@ class Disks:
 
 
 @pytest.fixture
-def disks(workspace: Path) -> Iterator[Disks]:
+def first(workspace: Path) -> Iterator[Path]:
+    """The disk of the store directory."""
+    with mounted_image("ext4", workspace / "first", BYTES // 4) as disk:
+        yield disk
+
+
+@pytest.fixture
+def disks(first: Path, workspace: Path) -> Iterator[Disks]:
     with ExitStack() as stack:
-        yield Disks(workspace, stack)
+        yield Disks(first, workspace, stack)
 
 
 @pytest.fixture
@@ -256,9 +263,8 @@ def test_a_disk_that_is_not_mounted_keeps_its_working_directories(node: Node, di
 
 
 @pytest.mark.promise("workdir-disk-absent")
-def test_a_mountpoint_without_its_disk_is_no_disk(make_node: NodeFactory, workspace: Path) -> None:
+def test_a_mountpoint_without_its_disk_is_no_disk(make_node: NodeFactory, first: Path, workspace: Path) -> None:
     with ExitStack() as stack:
-        first = stack.enter_context(mounted_image("ext4", workspace / "first", BYTES // 4))
         disk = stack.enter_context(mounted_image("ext4", workspace / "disk", BYTES))
         node = make_node(store__directory=first / "store", store__other_disks=disk).start()
         stack.callback(node.clean_up)
@@ -280,9 +286,8 @@ def test_a_mountpoint_without_its_disk_is_no_disk(make_node: NodeFactory, worksp
             assert "is on the root file system" in refusal(node, store__other_disks=f"{disk},{workspace / 'plain'}")
 
 
-def test_a_full_disk_is_no_lost_one(make_node: NodeFactory, workspace: Path) -> None:
+def test_a_full_disk_is_no_lost_one(make_node: NodeFactory, first: Path, workspace: Path) -> None:
     with ExitStack() as stack:
-        first = stack.enter_context(mounted_image("ext4", workspace / "first", BYTES // 4))
         disk = stack.enter_context(mounted_image("ext4", workspace / "disk", BYTES, "-N", "256"))
         (disk / "holdfast").mkdir()
         node = make_node(store__directory=first / "store", store__other_disks=disk / "holdfast").start()
@@ -397,10 +402,9 @@ while True:
 
 @pytest.mark.promise("workdir-disk-fails")
 def test_a_disk_that_is_pulled_out_under_load_ends_the_work_on_it_alone(
-    workspace: Path, make_node: NodeFactory, remote_files: Path
+    first: Path, workspace: Path, make_node: NodeFactory, remote_files: Path
 ) -> None:
     with ExitStack() as stack:
-        first = stack.enter_context(mounted_image("ext4", workspace / "first", BYTES // 4))
         sound = stack.enter_context(mounted_image("ext4", workspace / "sound", BYTES))
         bad = stack.enter_context(RecordedDisk("ext4", workspace / "bad", workspace / "bad.img"))
         paths = {"sound": sound / "holdfast", "bad": bad.path / "holdfast"}
@@ -446,10 +450,9 @@ def test_a_disk_that_is_pulled_out_under_load_ends_the_work_on_it_alone(
 
 
 def test_a_full_disk_is_full_for_those_who_work_there_alone(
-    make_node: NodeFactory, workspace: Path, remote_files: Path
+    make_node: NodeFactory, first: Path, workspace: Path, remote_files: Path
 ) -> None:
     with ExitStack() as stack:
-        first = stack.enter_context(mounted_image("ext4", workspace / "first", BYTES // 4))
         large = stack.enter_context(mounted_image("ext4", workspace / "large", BYTES))
         (large / "holdfast").mkdir()
         node = make_node(store__directory=first / "store", store__other_disks=large / "holdfast").start()
@@ -472,9 +475,10 @@ def test_a_full_disk_is_full_for_those_who_work_there_alone(
         assert (node.checkpoints / "object").read_bytes() == b"o" * 1_000_000
 
 
-def test_a_daemon_that_takes_over_goes_on_without_a_disk_that_is_gone(workspace: Path, make_node: NodeFactory) -> None:
+def test_a_daemon_that_takes_over_goes_on_without_a_disk_that_is_gone(
+    first: Path, workspace: Path, make_node: NodeFactory
+) -> None:
     with ExitStack() as stack:
-        first = stack.enter_context(mounted_image("ext4", workspace / "first", BYTES // 4))
         bad = stack.enter_context(RecordedDisk("ext4", workspace / "bad", workspace / "bad.img"))
         (bad.path / "holdfast").mkdir()
         node = make_node(store__directory=first / "store", store__other_disks=bad.path / "holdfast")

@@ -17,6 +17,7 @@ from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node
 from tests.support.stores.contract_servers import StoreServer
 from tests.support.stores.hdfs import Hdfs
+from tests.support.stores.two_nodes import two_nodes
 
 RACES = int(os.environ.get("HOLDFAST_TEST_RACES", "3"))
 
@@ -34,13 +35,7 @@ def place(request: pytest.FixtureRequest, store_server: Callable[[str], StoreSer
 
 @pytest.fixture
 def nodes(make_node: NodeFactory, place: StoreServer | Hdfs) -> list[Node]:
-    """Two nodes that have their checkpoints there."""
-    made = []
-    for name in ("one", "other"):
-        node = make_node(name, **{"checkpoints": place.url, "workdirs.blob_storage": ""})
-        node.settings |= {f"stores.checkpoints.options.{option}": value for option, value in place.options.items()}
-        made.append(node.start())
-    return made
+    return two_nodes(make_node, place)
 
 
 def test_of_two_daemons_one_creates_a_name(nodes: list[Node]) -> None:

@@ -32,6 +32,13 @@ def on_s3(make_node: NodeFactory, name: str, place: Versitygw) -> Node:
     return node.start()
 
 
+def stored(name: str, workspace: Path, make_node: NodeFactory, place: Versitygw) -> Laid:
+    """Return a checkpoint that a node has put into the store."""
+    laid = Laid(name, workspace / "laid")
+    shutil.copytree(laid.checkpoint, on_s3(make_node, "first", place).checkpoints / QUERY)
+    return laid
+
+
 def state_fetched(place: Versitygw) -> int:
     """Return how many state files have been asked of the store since ``clear_log``."""
     return sum(1 for line in place.access_log.read_text(errors="replace").splitlines() if STATE_FETCHED.search(line))
@@ -41,9 +48,7 @@ def state_fetched(place: Versitygw) -> int:
 def test_what_was_fetched_ahead_is_all_that_the_first_task_reads(
     spark: SparkSession, workspace: Path, make_node: NodeFactory, place: Versitygw, name: str
 ) -> None:
-    laid = Laid(name, workspace / "laid")
-    first = on_s3(make_node, "first", place)
-    shutil.copytree(laid.checkpoint, first.checkpoints / QUERY)
+    laid = stored(name, workspace, make_node, place)
     come = on_s3(make_node, "come", place)
     place.clear_log()
     assert fetch_ahead(spark, come.checkpoints / QUERY, {"localhost": [0]}) > 0
@@ -58,9 +63,7 @@ def test_what_was_fetched_ahead_is_all_that_the_first_task_reads(
 def test_a_driver_that_runs_its_tasks_itself_has_all_state_fetched_when_a_query_starts(
     spark: SparkSession, workspace: Path, make_node: NodeFactory, place: Versitygw, name: str
 ) -> None:
-    laid = Laid(name, workspace / "laid")
-    first = on_s3(make_node, "first", place)
-    shutil.copytree(laid.checkpoint, first.checkpoints / QUERY)
+    laid = stored(name, workspace, make_node, place)
     lost = on_s3(make_node, "lost", place)
     location = lost.checkpoints / QUERY
     driver: Any = SimpleNamespace(query=lambda _: StreamingQuery("id", f"file:{location}", f"file:{location}/state"))

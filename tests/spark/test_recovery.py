@@ -21,7 +21,7 @@ _REFRESH_SECONDS = 60  # holdings.refresh_seconds
 _RENEWED = 5
 """The directories that a driver lists when it begins: once more if that takes a while."""
 _LOOKS_FOR_STATE = 1
-"""Whether there is state to be fetched from the start on; of each partition then, before its task looks."""
+"""The LIST of ``state`` that decides whether state is fetched from the start on; each partition has one more then."""
 _PARTITION = re.compile(r"/state/[0-9]+/[0-9]+$")
 
 

@@ -114,7 +114,8 @@ class Disk:
         """
         if self._clock() - self._looks[-1][0] > _FRESH_SECONDS:
             self.look()
-        if self.now.free_bytes >= _SCARCE_BYTES or self.now.free_bytes >= self._scarce_bytes:
+        free_bytes = self.now.free_bytes
+        if free_bytes >= _SCARCE_BYTES or free_bytes >= self._scarce_bytes:  # nearly always the first, which costs no call
             return False
         self._wanted_until = self._clock() + _WISH_SECONDS
         if self._passer is not None:

@@ -37,7 +37,7 @@ class KnownReports:
     memory_bytes: int = field(default=0, init=False)
     _known: dict[str, Known] = field(default_factory=dict, init=False)
     _has_told: bool = field(default=False, init=False)
-    """Whether the log says that reports are left out; it says so again when all have found room in between."""
+    """True once the log says that reports are left out, until all have found room."""
 
     def get(self, key: str) -> Known | None:
         """Return an object as it was read last."""

@@ -132,12 +132,9 @@ class Entries:
 
         Returns the paths of those that were to be sent.
         """
-        gone, unsent = [], []
-        first = _key(first_id_on(1))
-        while page := self._page(first):
-            gone += [file for file in map(_file, (key for key, _ in page)) if disk_of(file) not in kept]
-            first = page[-1][0] + b"\0"
-        for file in gone:
+        elsewhere = [_file(key) for key, _ in self._records(_key(first_id_on(1)))]
+        unsent = []
+        for file in (file for file in elsewhere if disk_of(file) not in kept):
             entry = self.get(file)
             if entry is not None and entry.state in UNSENT:
                 unsent.append(entry.path)
@@ -187,9 +184,8 @@ class Entries:
                 if entry is not None:
                     yield _file(key), entry
 
-    def _records(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys and values, page by page: a transaction that is open for long makes the index grow."""
-        first = b""
+    def _records(self, first: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys from ``first`` on, with values, by pages: a transaction that is open for long makes the index grow."""
         while page := self._page(first):
             yield from (record for record in page if len(record[0]) == _KEY_BYTES)
             first = page[-1][0] + b"\0"

@@ -1,4 +1,4 @@
-"""Whether a server compares the etag of a PUT's condition with its quotes, as HTTP says, or without, as Ceph's radosgw does.
+"""The quotes of an etag in the condition of a PUT: servers compare it with them, as HTTP says, or without, as Ceph does.
 
 Once a right etag was refused, the server is asked with an object of our own. An etag without quotes is sent only to a server
 that refuses the right one in quotes, and a wrong one without: another might not see a condition in it, and store anyway.
@@ -27,7 +27,7 @@ class Requests(Protocol):
 
 
 class EtagQuotes:
-    """What is known of one server."""
+    """Remembers how one server compares etags, and asks it."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests

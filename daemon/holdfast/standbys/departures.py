@@ -1,4 +1,4 @@
-"""Which nodes have lost what they worked with since they spoke: so a lost node is known by its silence sooner.
+"""Nodes that have lost partitions since they spoke. They count as silent sooner: a lost node is one of them.
 
 Every node that keeps copies speaks regularly, and a late word tells little by itself. But when a node is lost, others go on
 with its partitions within seconds, and tell that at once. A node from which partitions have gone, and whose next word is

@@ -1,4 +1,4 @@
-"""What is at the directories of other disks (``store.other_disks``), and whether a store may use it. Changes nothing.
+"""Inspects the directories of other disks (``store.other_disks``), and refuses those that a store may not use.
 
 The store directory's ``disks.json`` has the disks that are in use; ``disk.json`` in a disk's directory says whose it is.
 """
@@ -100,7 +100,7 @@ class Inspection:
     device: int
     """The device of the store directory."""
     _places: dict[int, Path] = field(init=False)
-    """What was found so far, by device."""
+    """The directories that were inspected so far, by device."""
 
     def __post_init__(self) -> None:
         self._places = {self.device: self.store}

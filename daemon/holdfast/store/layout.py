@@ -24,7 +24,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from holdfast.errors import StoreInUseError, StoreUnsuitableError
 from holdfast.mount import mountpoint
@@ -324,22 +323,3 @@ def _restore_held(tree: Tree, quarantine: Quarantine, calls: OutsideCalls) -> No
         return answer
 
     tree.held.restore(probe)
-
-
-class DiskSpace(NamedTuple):
-    """A file system: its size, and what an ordinary user may still take of it, in bytes and in inodes (files).
-
-    ``files`` is 0 where a file system makes inodes as they are needed (btrfs): it can't run out of them.
-    """
-
-    size_bytes: int
-    free_bytes: int
-    files: int = 0
-    free_files: int = 0
-
-
-def disk_space(place: int | Path) -> DiskSpace:
-    """Return the space of the file system that a descriptor or a path is on (statvfs(3))."""
-    stats = os.statvfs(place)
-    unit = stats.f_frsize
-    return DiskSpace(stats.f_blocks * unit, stats.f_bavail * unit, stats.f_files, stats.f_favail)

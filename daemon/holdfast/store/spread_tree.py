@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple, cast
 
 from holdfast.store.descent import DIRECTORY
+from holdfast.store.free_space import disk_space
 from holdfast.store.held_directories import HeldDirectories
 from holdfast.store.other_disk import PLACEHOLDER_MARK, OtherDisk, mark_of
 from holdfast.store.other_disks import Placed
@@ -105,22 +106,21 @@ class SpreadTree(Tree):
 
     def open_child(self, directory_fd: int, name: bytes) -> int:
         """Return a new ``O_PATH`` descriptor of the subdirectory ``name``. Raises ``OSError``, as for a failed disk."""
-        fd = os.open(name, DIRECTORY, dir_fd=directory_fd)
+        fd = super().open_child(directory_fd, name)
         placeholder = self._behind(fd)
         if placeholder is None:
             return fd
         os.close(fd)
         _check_disk(placeholder)
-        return os.open(placeholder.name, DIRECTORY, dir_fd=placeholder.disk.workdirs_fd)
+        return super().open_child(placeholder.disk.workdirs_fd, placeholder.name)
 
     def open_directory(self, path: bytes) -> int:
         """Return a new ``O_PATH`` descriptor of the directory at ``path``. Raises ``OSError``, with EBUSY if it is held."""
         if self.held:
             self.held.check(path)
         placeholder = self._above(path)
-        if placeholder is None:
-            return super().open_below(self.root_fd, path)
-        _check_disk(placeholder)
+        if placeholder is not None:
+            _check_disk(placeholder)
         return super().open_below(*self.anchor(path))
 
     def open_below(self, directory_fd: int, path: bytes) -> int:
@@ -196,11 +196,11 @@ class SpreadTree(Tree):
             counts[placeholder.disk.number] += 1
         elsewhere = sum(placeholder.path.startswith(base + b"/") for placeholder in list(self._by_path.values()))
         on_first = max(1, len(os.listdir(f"/proc/self/fd/{parent_fd}")) - elsewhere)  # the new one included
-        rooms: list[tuple[float, OtherDisk | None]] = [(_free_bytes(self.root_fd) / on_first, None)]
+        rooms: list[tuple[float, OtherDisk | None]] = [(disk_space(self.root_fd).free_bytes / on_first, None)]
         for disk in self.disks:
             if not disk.has_failed:
                 with suppress(OSError):
-                    rooms.append((_free_bytes(disk.workdirs_fd) / (counts[disk.number] + 1), disk))
+                    rooms.append((disk_space(disk.workdirs_fd).free_bytes / (counts[disk.number] + 1), disk))
         return [disk for _, disk in sorted(rooms, key=lambda room: room[0], reverse=True)]
 
     def _move(self, disk: OtherDisk, parent_fd: int, path: bytes, name: bytes) -> None:
@@ -285,8 +285,3 @@ class _DiskGoneError(FileNotFoundError):
 def _check_disk(placeholder: _Placeholder) -> None:
     if placeholder.disk.has_failed:
         raise _DiskGoneError(errno.EIO, os.strerror(errno.EIO), os.fsdecode(placeholder.path))
-
-
-def _free_bytes(fd: int) -> int:
-    space = os.fstatvfs(fd)
-    return space.f_bavail * space.f_frsize

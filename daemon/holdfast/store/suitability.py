@@ -19,7 +19,7 @@ _FAILED = frozenset({errno.EIO, errno.EROFS, errno.ENXIO, errno.ENODEV, errno.EU
 
 
 class Subject(NamedTuple):
-    """What is checked, in words, and the setting that names it."""
+    """A kind of directory that is checked, in words, and the setting that names it."""
 
     what: str
     setting: str

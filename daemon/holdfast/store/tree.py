@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TypeVar
 
-from holdfast.store.descent import DIRECTORY, descend
+from holdfast.store.descent import DIRECTORY, descend, open_child
 from holdfast.store.descent import Entry as DirectoryEntry
 from holdfast.store.directory_times import ImpliedTimes, keeping_mtime
 from holdfast.store.held_directories import HeldDirectories
@@ -41,7 +41,7 @@ class Tree:
 
     def open_child(self, directory_fd: int, name: bytes) -> int:
         """Return a new ``O_PATH`` descriptor of the subdirectory ``name``. Raises ``OSError``."""
-        return os.open(name, DIRECTORY, dir_fd=directory_fd)
+        return open_child(directory_fd, name)
 
     # --- what differs where directories are on other disks (``store.spread_tree``) -------------------------------------
 

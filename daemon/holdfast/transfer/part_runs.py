@@ -13,8 +13,16 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from holdfast.errors import RemoteUnavailableError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartReading:
+    """One thread's reading of a run, which counts until the next one begins. ``parts``: what was left when it began."""
+
+    parts: range
 
 
 class PartRun:
@@ -36,7 +44,7 @@ class PartRun:
     def begin(self) -> PartReading:
         """Begin to read what is left, in place of whoever has begun before; waits until that thread does not write."""
         with self._writing, self._lock:
-            self._reading = PartReading(self, self._left)
+            self._reading = PartReading(self._left)
             return self._reading
 
     def came(self, reading: PartReading, tell: Callable[[], None]) -> bool:
@@ -75,20 +83,3 @@ class PartRun:
     def _check(self, reading: PartReading) -> None:
         if self._reading is not reading:
             raise RemoteUnavailableError("the bytes came too late, after the request was given up", of_store=False)
-
-
-class PartReading:
-    """One thread's reading of a run, which counts until the next one begins."""
-
-    def __init__(self, run: PartRun, parts: range) -> None:
-        """``parts``: what was left when it began."""
-        self.parts = parts
-        self._run = run
-
-    def came(self, tell: Callable[[], None]) -> bool:
-        """Call ``PartRun.came``."""
-        return self._run.came(self, tell)
-
-    def write(self, fd: int, view: memoryview, offset: int) -> None:
-        """Call ``PartRun.write``."""
-        self._run.write(self, fd, view, offset)

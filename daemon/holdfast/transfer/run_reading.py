@@ -12,7 +12,7 @@ import trio
 from holdfast.digest import ChunkHasher, Fingerprint, Hasher, chunk_count
 from holdfast.errors import HoldfastError, ObjectChangedError, RemoteUnavailableError
 from holdfast.remote import ObjectBody, ObjectInfo, RemoteStore
-from holdfast.transfer.part_runs import PartReading, PartRun
+from holdfast.transfer.part_runs import PartRun
 from holdfast.transfer.partial_fetch import PartialFetch
 
 Arrived = Callable[[int, Fingerprint, ObjectInfo], None]
@@ -69,8 +69,8 @@ def read_run(store: RemoteStore, fetch: PartialFetch, run: PartRun, arrived: Arr
         raise ObjectChangedError(f"GET {key}: the object has {body.info.size_bytes} bytes, not {known.size_bytes}")
     fd = os.dup(fetch.fd)  # one that is closed by a given-up fetch may be another file's when this thread writes
     try:
-        for part, found in _parts_in(body, fetch, fd, reading, end):
-            if not reading.came(partial(arrived, part, found, body.info)):
+        for part, found in _parts_in(body, fetch, parts[0], end, partial(run.write, reading, fd)):
+            if not run.came(reading, partial(arrived, part, found, body.info)):
                 break
     except RemoteUnavailableError:
         if run.left[:1] == parts[:1]:
@@ -80,10 +80,10 @@ def read_run(store: RemoteStore, fetch: PartialFetch, run: PartRun, arrived: Arr
 
 
 def _parts_in(
-    body: ObjectBody, fetch: PartialFetch, fd: int, reading: PartReading, end: int
+    body: ObjectBody, fetch: PartialFetch, part: int, end: int, write: Callable[[memoryview, int], None]
 ) -> Iterator[tuple[int, Fingerprint]]:
-    """Write the bytes up to ``end`` into the staged file; yield each part, the last when the answer has ended."""
-    key, part = fetch.target.key, reading.parts[0]
+    """Write the bytes from ``part`` to ``end`` by ``write``; yield each part, the last when the answer has ended."""
+    key = fetch.target.key
     start, part_end = fetch.part_range(part)
     offset = start
     is_whole = chunk_count(fetch.known.size_bytes) == 1
@@ -95,7 +95,7 @@ def _parts_in(
         while len(view):
             piece = view[: part_end - offset]
             hasher.update(piece)
-            reading.write(fd, piece, offset)
+            write(piece, offset)
             offset, view = offset + len(piece), view[len(piece) :]
             if offset == part_end < end:
                 yield part, hasher.finish()

@@ -1,4 +1,4 @@
-"""Whether an S3 server keeps the condition of a copy: asked once, and only an answer that says so counts."""
+"""The trial of the condition of a copy on an S3 server: it is made once, and only an answer that says so counts."""
 
 from __future__ import annotations
 

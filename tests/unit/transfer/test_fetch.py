@@ -339,22 +339,22 @@ async def test_without_digests_of_chunks_a_request_asks_for_one_part(
 def test_a_thread_that_was_given_up_changes_nothing_while_another_reads_its_run(tmp_path: Path) -> None:
     run, told = PartRun(range(5, 9)), list[str]()
     first = run.begin()
-    assert first.came(lambda: told.append("5 by the first"))
+    assert run.came(first, lambda: told.append("5 by the first"))
     second = run.begin()
     assert second.parts == range(6, 9)
     with (tmp_path / "staged").open("w+b", buffering=0) as file:
-        second.write(file.fileno(), memoryview(b"second"), 0)
+        run.write(second, file.fileno(), memoryview(b"second"), 0)
         with pytest.raises(RemoteUnavailableError):
-            first.write(file.fileno(), memoryview(b"first"), 0)
+            run.write(first, file.fileno(), memoryview(b"first"), 0)
         assert file.read() == b"second"
     with pytest.raises(RemoteUnavailableError):
-        first.came(lambda: told.append("6 by the first"))
-    assert second.came(lambda: told.append("6 by the second"))
+        run.came(first, lambda: told.append("6 by the first"))
+    assert run.came(second, lambda: told.append("6 by the second"))
     assert told == ["5 by the first", "6 by the second"]
     assert run.left == range(7, 9)
     run.end()
     with pytest.raises(RemoteUnavailableError):
-        second.came(lambda: told.append("7, which others bring"))
+        run.came(second, lambda: told.append("7, which others bring"))
 
 
 def test_a_run_is_not_read_by_another_while_a_thread_writes(tmp_path: Path) -> None:
@@ -373,7 +373,7 @@ def test_a_run_is_not_read_by_another_while_a_thread_writes(tmp_path: Path) -> N
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "pwrite", pwrite)
-        writing = threading.Thread(target=first.write, args=(writer, memoryview(bytes(MIB)), 0))
+        writing = threading.Thread(target=run.write, args=(first, writer, memoryview(bytes(MIB)), 0))
         writing.start()
         os.read(reader, 1)
         threading.Thread(target=begin).start()
@@ -392,6 +392,6 @@ def test_a_run_keeps_the_part_that_is_read_now() -> None:
     reading = run.begin()
     assert run.take_away(5) == range(6, 9)
     assert run.left == range(5, 6)
-    assert not reading.came(lambda: None)
+    assert not run.came(reading, lambda: None)
     assert not run.take_away(5)
     assert not run.end()

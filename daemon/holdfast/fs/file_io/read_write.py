@@ -93,7 +93,7 @@ class ReadWrite:
             await self._hot.settle(opened.inode)
         self._files.before_change(opened, drop_privileges=drop_privileges)
         try:
-            if self._directories.is_spread and self._directories.room_elsewhere(opened.node) is not None:
+            if self._directories.is_elsewhere(opened.node):
                 return await self._write(opened.fd, data, offset)  # evicting makes no room there
             return await self._room.with_room(partial(self._write, opened.fd, data, offset), len(data))
         finally:
@@ -110,16 +110,16 @@ class ReadWrite:
         await self._files.settle_privileges(opened)
         self._files.before_change(opened)
         most_bytes = max(0, most_bytes - os.fstat(opened.fd).st_blocks * _BLOCK_BYTES)
-        elsewhere_bytes = self._directories.room_elsewhere(opened.node)
-        if elsewhere_bytes is None:
+        is_elsewhere = self._directories.is_elsewhere(opened.node)
+        if not is_elsewhere:
             await self._room.ensure_room(most_bytes)
-        elif most_bytes > elsewhere_bytes:
+        elif most_bytes > self._directories.room(opened.node):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         allocation = partial(
             self._hot.call, opened, "fallocate", [], mode, offset, length_bytes, patience=LONG_PATIENCE_SECONDS
         )
         try:
-            await (self._room.with_room(allocation, most_bytes) if elsewhere_bytes is None else allocation())
+            await (allocation() if is_elsewhere else self._room.with_room(allocation, most_bytes))
         finally:
             self._files.mark_changed(opened)
 

@@ -132,10 +132,13 @@ class Directories:
         """Return a descriptor of the tree's own on the disk that a file or directory is on, or would be."""
         return self._tree.disk_fd(_placed(node).backing)
 
-    def room_elsewhere(self, node: Node) -> int | None:
-        """Return how many bytes are free on the disk of a file; None if it is the first, which ``capacity`` watches."""
-        fd = self.disk_fd(node)
-        return None if fd == self._tree.root_fd else disk_space(fd).free_bytes
+    def is_elsewhere(self, node: Node) -> bool:
+        """Say whether a file is on another disk than the first, which ``capacity`` watches."""
+        return self.is_spread and self.disk_fd(node) != self._tree.root_fd
+
+    def room(self, node: Node) -> int:
+        """Return how many bytes are free on the disk of a file."""
+        return disk_space(self.disk_fd(node)).free_bytes
 
     def seconds(self, node: Node) -> float:
         """Return how long the kernel may cache a node's attributes and, for a directory, the names in it."""
