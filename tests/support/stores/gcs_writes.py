@@ -19,6 +19,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 from urllib.parse import parse_qs, quote, unquote, urlsplit
+from xml.etree import ElementTree
 
 _METADATA = "x-goog-meta-"
 _CONDITION = "x-goog-if-generation-match"
@@ -29,10 +30,31 @@ _BUFFER_BYTES = 2**20
 
 @dataclass
 class _Upload:
-    """An upload in parts: the metadata that its beginning had, and its parts by their numbers."""
+    """An upload in parts: the metadata that its beginning had, and its parts and their etags by their numbers."""
 
     metadata: dict[str, str]
-    parts: dict[int, bytes] = field(default_factory=dict)
+    parts: dict[int, tuple[str, bytes]] = field(default_factory=dict)
+
+    def chosen(self, listed: ElementTree.Element) -> list[bytes]:
+        """Return the parts of the list that completes the upload. Raises ``_BadListError``."""
+        chosen: list[bytes] = []
+        last = 0
+        for each in listed.iterfind("{*}Part"):
+            number, etag = int(each.findtext("{*}PartNumber", "0")), each.findtext("{*}ETag", "")
+            kept_etag, body = self.parts.get(number, ("", b""))
+            if not kept_etag or etag.strip('"') != kept_etag.strip('"'):
+                raise _BadListError("InvalidPart")
+            if number <= last:
+                raise _BadListError("InvalidPartOrder")
+            last = number
+            chosen.append(body)
+        if not chosen:
+            raise _BadListError("MalformedXML")
+        return chosen
+
+
+class _BadListError(Exception):
+    """The list of parts is not of an upload's parts, each once and in their order. The message is Google's code."""
 
 
 class GcsWrites:
@@ -85,9 +107,9 @@ class GcsWrites:
                     proxy.store(self, [body], len(body), _metadata_in(self.headers))
 
             def do_POST(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 if upload := _query(self).get("uploadId"):
-                    proxy.complete(self, upload)
+                    proxy.complete(self, upload, body)
                 else:
                     proxy.begin(self)
 
@@ -139,16 +161,23 @@ class GcsWrites:
         if number not in self._uploads:
             _answer(request, HTTPStatus.NOT_FOUND, text=_xml("Error", Code="NoSuchUpload"))
             return
-        self._uploads[number].parts[part] = body
-        _answer(request, HTTPStatus.OK, {"ETag": f'"{part}"'})
+        etag = f'"part-{next(self._numbers)}"'  # another one if the part is sent again
+        self._uploads[number].parts[part] = etag, body
+        _answer(request, HTTPStatus.OK, {"ETag": etag})
 
-    def complete(self, request: BaseHTTPRequestHandler, number: str) -> None:
-        """Store the parts of an upload as an object."""
-        upload = self._uploads.pop(number, None)
+    def complete(self, request: BaseHTTPRequestHandler, number: str, body: bytes) -> None:
+        """Store those parts of an upload as an object that the list in ``body`` names."""
+        upload = self._uploads.get(number)
         if upload is None:
             _answer(request, HTTPStatus.NOT_FOUND, text=_xml("Error", Code="NoSuchUpload"))
             return
-        parts = [upload.parts[part] for part in sorted(upload.parts)]
+        try:
+            parts = upload.chosen(ElementTree.fromstring(body))
+        except (_BadListError, ElementTree.ParseError) as problem:
+            code = str(problem) if isinstance(problem, _BadListError) else "MalformedXML"
+            _answer(request, HTTPStatus.BAD_REQUEST, text=_xml("Error", Code=code))
+            return
+        self._uploads.pop(number, None)
         status, headers, etag = self._upload(request, parts, sum(map(len, parts)), upload.metadata)
         _answer(request, status, headers, _xml("CompleteMultipartUploadResult", ETag=etag) if etag else "")
 
