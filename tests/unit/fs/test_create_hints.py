@@ -76,7 +76,10 @@ def test_a_writer_that_goes_on_asking_for_a_name_waits_for_another_one() -> None
     hints.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
 
     def is_creating(name: bytes) -> bool:
-        return hints.is_creating(b"a/offsets", name, NameKind.WRITE_ONCE, 7, 0.0)
+        is_creating = hints.is_creating(b"a/offsets", name, NameKind.WRITE_ONCE, 7, 0.0)
+        if is_creating:
+            hints.answered_creator(b"a/offsets", name, 7)
+        return is_creating
 
     assert is_creating(b"1")
     now = 0.9
@@ -87,6 +90,18 @@ def test_a_writer_that_goes_on_asking_for_a_name_waits_for_another_one() -> None
     hints.answered_missing(b"a/offsets", b"1", 7, was_asked=True)
     now = 5.0
     assert not is_creating(b"1")
+
+
+def test_a_question_that_is_not_answered_by_a_hint_does_not_begin_the_wait() -> None:
+    now = 0.0
+    hints = CreateHints(clock=lambda: now)
+    hints.created(b"a/offsets", NameKind.WRITE_ONCE, 7)
+    for _ in range(2):
+        assert hints.is_creating(b"a/offsets", b"1", NameKind.WRITE_ONCE, 7, 0.0)
+        now += 5.0
+    hints.answered_creator(b"a/offsets", b"1", 7)
+    now += 5.0
+    assert not hints.is_creating(b"a/offsets", b"1", NameKind.WRITE_ONCE, 7, 0.0)
 
 
 def test_when_objects_appear_nobody_is_creating_until_it_creates_again() -> None:
@@ -119,6 +134,8 @@ def test_the_answer_of_the_store_is_for_the_creation_that_looked_the_name_up() -
     assert not hints.was_just_asked(b"a", b"1", 8), "it was another's"
     assert not hints.was_just_asked(b"a", b"2", 7), "it was another name"
     assert hints.is_creating(b"a", b"1", NameKind.REPLACEABLE, 7, 0.0)
+    assert hints.was_just_asked(b"a", b"1", 7), "a question changes nothing"
+    hints.answered_creator(b"a", b"1", 7)
     assert not hints.was_just_asked(b"a", b"1", 7), "the later lookup did not ask the store"
     looked_up(7)
     looked_up(8)

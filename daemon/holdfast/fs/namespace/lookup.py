@@ -89,6 +89,7 @@ class Lookup:
             return None
         try:
             if not is_here and self._is_being_created(name, caller):
+                self._hints.answered_creator(name.place.path, name.name, caller.pid)
                 return None
             was_asked = await self._revalidation.learn(name)
             may_be_removed = self._visibility.may_hide_directory(name)

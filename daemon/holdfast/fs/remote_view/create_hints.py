@@ -127,17 +127,21 @@ class CreateHints:
 
         ``listing_age_seconds`` is the age of the directory's listing; infinite if it was never listed.
         """
-        is_creating = (
-            self._temporaries.is_recent((directory, name), thread, _TEMPORARY_SECONDS)
-            or self._missing.is_recent((directory, name), thread, _MISSING_SECONDS)
-            or (
-                self._is_creator(directory, kind, thread, listing_age_seconds)
-                and self._is_not_polling(directory, name, thread)
-            )
+        return self._has_announced(directory, name, thread) or (
+            self._is_creator(directory, kind, thread, listing_age_seconds) and self._is_not_polling(directory, name, thread)
         )
-        if is_creating:
-            self._just_asked.forget((directory, name))
-        return is_creating
+
+    def answered_creator(self, directory: bytes, name: bytes, thread: int) -> None:
+        """Note that ``thread``, which ``is_creating``, was told that ``name`` does not exist, and no store was asked."""
+        self._just_asked.forget((directory, name))
+        is_first = not self._asked.is_recent((directory, name), thread, math.inf)
+        if is_first and not self._has_announced(directory, name, thread):
+            self._asked.note((directory, name), thread)
+
+    def _has_announced(self, directory: bytes, name: bytes, thread: int) -> bool:
+        return self._temporaries.is_recent((directory, name), thread, _TEMPORARY_SECONDS) or self._missing.is_recent(
+            (directory, name), thread, _MISSING_SECONDS
+        )
 
     def _is_creator(self, directory: bytes, kind: NameKind, thread: int, listing_age_seconds: float) -> bool:
         if self._authors.is_recent((directory, kind), thread, kind.policy.creator_seconds):
@@ -148,7 +152,5 @@ class CreateHints:
         return self._drivers.is_recent(checkpoint, thread, kind.policy.creator_seconds)
 
     def _is_not_polling(self, directory: bytes, name: bytes, thread: int) -> bool:
-        if self._asked.is_recent((directory, name), thread, math.inf):
-            return self._asked.is_recent((directory, name), thread, _ASKING_SECONDS)
-        self._asked.note((directory, name), thread)
-        return True
+        is_first = not self._asked.is_recent((directory, name), thread, math.inf)
+        return is_first or self._asked.is_recent((directory, name), thread, _ASKING_SECONDS)
