@@ -66,10 +66,13 @@ def begin_fetch(location: Path, partition: int) -> None:
 def files_to_read(location: Path, partition: int) -> list[Path]:
     """Return the files that a query at ``location`` starts from, of one partition of all operators.
 
-    Snapshots are opened for that: the daemon fetches what they name.
+    There are none before its first batch has ended. Snapshots are opened for that: the daemon fetches what they name.
     """
     layout = FORMATS.locations[0]
-    commits = (layout.state_of(b"commits/" + file.name.encode()) for file in (location / "commits").iterdir())
+    try:
+        commits = [layout.state_of(b"commits/" + file.name.encode()) for file in (location / "commits").iterdir()]
+    except FileNotFoundError:
+        return []
     version = max((each.version for each in commits if isinstance(each, FinishedBatch)), default=0)
     listing = []
     for directory in (location / "state").glob(f"*/{partition}"):
