@@ -77,10 +77,19 @@ Record = Callable[[str, object], None]
 """pytest's ``record_property``: what a store promises goes into the report, for ``tests.support.stores.store_table``."""
 
 
+REQUEST_TIMEOUT_SECONDS = 60 if os.environ.get("HOLDFAST_TEST_LARGE") else 20
+"""The patience of a test, or of a daemon where it has a large file to copy."""
+
+
 def opened(url: str, options: dict[str, Any] | None = None, environment: dict[str, str] | None = None) -> RemoteStore:
-    """Open a store with the patience of a test, or of a daemon where it has a large file to copy."""
-    seconds = 60 if os.environ.get("HOLDFAST_TEST_LARGE") else 20
-    return open_store(url, options or {}, environment or {}, request_timeout_seconds=seconds, connect_timeout_seconds=2)
+    """Open a store that waits so long for an answer, and two seconds for a connection."""
+    return open_store(
+        url,
+        options or {},
+        environment or {},
+        request_timeout_seconds=REQUEST_TIMEOUT_SECONDS,
+        connect_timeout_seconds=2,
+    )
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)

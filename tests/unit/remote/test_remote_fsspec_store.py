@@ -21,7 +21,7 @@ from holdfast.errors import (
     RemoteUnavailableError,
 )
 from holdfast.remote import RemoteStore, UploadSource, fsspec_store
-from tests.unit.remote.test_remote_contract import content, opened, put
+from tests.unit.remote.test_remote_contract import REQUEST_TIMEOUT_SECONDS, content, opened, put
 
 SCHEME = "faulty"
 SECRET = "pa55word"
@@ -273,7 +273,8 @@ def test_threads_do_not_share_a_connection_that_has_no_lock(monkeypatch: pytest.
                 with pytest.raises(ObjectMissingError):
                     one.result()
     assert (OneConnection.used_by_two, OneConnection.made) == (False, 4)
-    assert OneConnection.last.limits == {"timeout": 2, "banner_timeout": 2, "auth_timeout": 2, "answers": 20}
+    limits = {"timeout": 2, "banner_timeout": 2, "auth_timeout": 2, "answers": REQUEST_TIMEOUT_SECONDS}
+    assert OneConnection.last.limits == limits
     OneConnection.problem = EOFError("connection reset")
     with ThreadPoolExecutor(4) as threads:
         for one in [threads.submit(store.head, "absent") for _ in range(4)]:
