@@ -8,10 +8,25 @@ from __future__ import annotations
 import base64
 from collections.abc import Generator
 from http import HTTPStatus
+from typing import Any
 
 import httpx
 
-from holdfast.errors import RemoteUnavailableError
+from holdfast.errors import HoldfastError, RemoteRefusedError, RemoteUnavailableError
+from holdfast.system.text import printable
+
+_FIRST_CODE = -1765328384 % 2**32
+"""The first of Kerberos' own codes (``ERROR_TABLE_BASE_krb5``), as an unsigned number like all of GSSAPI's."""
+_FINAL = {
+    "KDC_ERR_C_PRINCIPAL_UNKNOWN": 6,
+    "KDC_ERR_S_PRINCIPAL_UNKNOWN": 7,
+    "KDC_ERR_CLIENT_REVOKED": 18,
+    "KDC_ERR_KEY_EXPIRED": 23,
+    "KDC_ERR_PREAUTH_FAILED": 24,
+    "KRB_AP_ERR_BAD_INTEGRITY": 31,
+    "KT_NOTFOUND": 181,
+}
+"""Wrong principals and keys, by their place among the codes. To ask again helps nobody, and a KDC may lock the account."""
 
 
 class Negotiate(httpx.Auth):
@@ -25,10 +40,19 @@ class Negotiate(httpx.Auth):
             response.status_code == HTTPStatus.UNAUTHORIZED
             and "negotiate" in response.headers.get("www-authenticate", "").lower()
         ):
-            name = gssapi.Name(f"HTTP@{request.url.host}", gssapi.NameType.hostbased_service)
+            service = f"HTTP@{request.url.host}"
             try:
+                name = gssapi.Name(service, gssapi.NameType.hostbased_service)
                 token = gssapi.SecurityContext(name=name, usage="initiate").step()
-            except gssapi.exceptions.GSSError as problem:  # a ticket may be renewed meanwhile
-                raise RemoteUnavailableError(f"Kerberos gives no ticket for HTTP@{request.url.host}: {problem}") from None
+            except gssapi.exceptions.GSSError as problem:
+                raise _refusal(service, problem) from None
             request.headers["Authorization"] = f"Negotiate {base64.b64encode(token or b'').decode()}"
             yield request
+
+
+def _refusal(service: str, problem: Any) -> HoldfastError:
+    """Return the error for a ticket that could not be had. Most reasons pass: a ticket is renewed, a KDC comes back."""
+    said = problem.get_all_statuses(problem.min_code, False) or problem.get_all_statuses(problem.maj_code, True)
+    text = printable(f"Kerberos gives no ticket for {service}: {'; '.join(said)}")
+    is_final = problem.min_code - _FIRST_CODE in _FINAL.values()
+    return RemoteRefusedError(text) if is_final else RemoteUnavailableError(text)

@@ -13,7 +13,8 @@ import org.apache.hadoop.security.token.Token;
 
 /**
  * A namenode and a datanode that want Kerberos, and a KDC, in one process, on ports of the loopback that they choose. The
- * directory /holdfast belongs to the user holdfast. Each line of the input is answered with a delegation token of that user.
+ * directory /holdfast belongs to the user holdfast. DIRECTORY has keytabs of that user and of another one, "stranger". Each
+ * line of the input is answered with a delegation token of the user holdfast.
  * Arguments: DIRECTORY [NAME=VALUE]...
  */
 public class SecureHdfs {
@@ -26,7 +27,11 @@ public class SecureHdfs {
         MiniKdc kdc = new MiniKdc(MiniKdc.createConf(), kdcDirectory);
         kdc.start();
         String keytab = new File(directory, "keytab").getPath();
-        kdc.createPrincipal(new File(keytab), "hdfs/localhost", "HTTP/localhost", USER);
+        kdc.createPrincipal(new File(keytab), "hdfs/localhost", "HTTP/localhost");
+        for (String user : new String[] {USER, "stranger"}) {
+            kdc.createPrincipal(new File(directory, user + ".keytab"), user);
+        }
+        System.out.println("KDC " + kdc.getPort());
 
         Configuration configuration = new Configuration();
         configuration.set("hadoop.security.authentication", "kerberos");
@@ -59,7 +64,8 @@ public class SecureHdfs {
         System.out.println("READY " + cluster.getNameNodePort() + " " + cluster.getNameNode().getHttpAddress().getPort());
 
         UserGroupInformation user =
-            UserGroupInformation.loginUserFromKeytabAndReturnUGI(USER + "@" + kdc.getRealm(), keytab);
+            UserGroupInformation.loginUserFromKeytabAndReturnUGI(
+                USER + "@" + kdc.getRealm(), new File(directory, USER + ".keytab").getPath());
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
         while (input.readLine() != null) {
             Token<?> token = user.doAs((PrivilegedExceptionAction<Token<?>>) () -> {

@@ -38,6 +38,7 @@ _MINIKDC = _HERE / "minikdc_pom.xml"
 _START_SECONDS = 300.0
 _READY = re.compile(rb"^READY (\d+) (\d+)$", re.MULTILINE)
 _JAVA = ("java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_KDC = re.compile(rb"^KDC (\d+)$", re.MULTILINE)
 _TOKEN = re.compile(rb"^TOKEN (\S+)$", re.MULTILINE)
 _JDK_KERBEROS = ("--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED",)
 _FAST = ("dfs.namenode.edits.noeditlogchannelflush=true",)
@@ -135,6 +136,8 @@ class SecureHdfs:
 
     http_port: int
     rpc_port: int
+    kdc_port: int
+    directory: Path
     new_token: Callable[[], str]
     """Returns a new delegation token of the user."""
 
@@ -147,6 +150,10 @@ class SecureHdfs:
     def options(self) -> dict[str, str]:
         """Options for ``open_store``, without a token."""
         return {"namenodes": f"127.0.0.1:{self.http_port}"}
+
+    def keytab(self, user: str) -> Path:
+        """Return the keytab of the user ``holdfast``, or of ``stranger``, who may not see the directory."""
+        return self.directory / "data" / f"{user}.keytab"
 
 
 @contextmanager
@@ -164,6 +171,7 @@ def serving_secure_hdfs(*settings: str) -> Iterator[SecureHdfs]:
     jars = [f"{_jars(_HDFS)}/*", f"{_jars(_MINIKDC)}/*"]
     with _running("SecureHdfs.java", jars, _JDK_KERBEROS, [*_FAST, *settings]) as (process, output):
         ready = _await_said(process, output, _READY)
+        kdc_port = int(_await_said(process, output, _KDC)[1])
         numbers = itertools.count(1)
 
         def new_token() -> str:
@@ -172,7 +180,7 @@ def serving_secure_hdfs(*settings: str) -> Iterator[SecureHdfs]:
             process.stdin.flush()
             return _await_said(process, output, _TOKEN, next(numbers))[1].decode()
 
-        yield SecureHdfs(int(ready[2]), int(ready[1]), new_token)
+        yield SecureHdfs(int(ready[2]), int(ready[1]), kdc_port, output.parent, new_token)
 
 
 @contextmanager
@@ -205,6 +213,19 @@ def hdfs() -> Iterator[Hdfs]:
         place = running.below(f"test-{uuid.uuid4().hex}")
         place.make_directory("777")
         yield place
+
+
+@pytest.fixture(scope="session")
+def secure_hdfs() -> Iterator[SecureHdfs]:
+    """An HDFS with Kerberos for all tests. Its tokens last for six seconds, and it asks for a ticket every second."""
+    try:
+        for pom in (_HDFS, _MINIKDC):
+            _jars(pom)
+    except NoHdfsError as problem:
+        pytest.skip(str(problem))
+    settings = ("dfs.namenode.delegation.token.renew-interval=6000", "hadoop.http.authentication.token.validity=1")
+    with serving_secure_hdfs(*settings) as running:
+        yield running
 
 
 def _jars(pom: Path) -> Path:
