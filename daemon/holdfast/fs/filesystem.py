@@ -9,17 +9,30 @@ from typing import Any, Protocol
 
 import trio
 
+from holdfast.fs.file_io.files import Files
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.attributes import Stat
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.replay import FIRST, Attempt
-from holdfast.fs.namespace.attr_ops import Changes
-from holdfast.fs.namespace.mkdir_mknod import DirectoryRules
-from holdfast.fs.wiring.file_io import FileParts
-from holdfast.fs.wiring.namespace import NameParts
-from holdfast.fs.wiring.remote_view import ViewParts
-from holdfast.fs.wiring.writeback import SendingParts
+from holdfast.fs.integrity.index_rebuild import IndexRebuild
+from holdfast.fs.integrity.scrubber import Scrubber
+from holdfast.fs.integrity.verifier import Verifier
+from holdfast.fs.namespace.attr_ops import AttrOps, Changes
+from holdfast.fs.namespace.create import Creation
+from holdfast.fs.namespace.link import Linking
+from holdfast.fs.namespace.link_upload import LinkUpload
+from holdfast.fs.namespace.listing import Listings
+from holdfast.fs.namespace.lookup import Lookup
+from holdfast.fs.namespace.lost_names import LostNames
+from holdfast.fs.namespace.mkdir_mknod import DirectoryRules, Making
+from holdfast.fs.namespace.new_entries import NewEntries
+from holdfast.fs.namespace.rename import Renaming
+from holdfast.fs.namespace.rmdir import Rmdir
+from holdfast.fs.namespace.unlink import Unlinking
+from holdfast.fs.namespace.xattrs import ExtendedAttributes
+from holdfast.fs.remote_view.views import Views
+from holdfast.fs.writeback.sending import Sending
 
 
 class Tenants(DirectoryRules, Protocol):
@@ -34,24 +47,30 @@ class FileSystem:
 
     def __init__(self, base: Foundation, tenants: Tenants) -> None:
         self._base = base
-        views = ViewParts(base)
-        sending = SendingParts(base, views)
-        files = FileParts(base, views, sending, tenants.file_closed)
-        names = NameParts(base, views, sending, files, tenants)
-        self._sending = sending
+        parts = base.parts
+        views = Views(base)
+        sending = Sending(base, views)
+        self.verifier = Verifier(base)
+        files = Files(base, views, sending, self.verifier, tenants.file_closed)
+        link_upload = LinkUpload(base, sending, files)
+        new = NewEntries(base, views.visibility)
+        self._queue = sending.queue
+        self._rebuild = IndexRebuild(base, self.verifier, sending.queue)
         self._prefetcher = files.prefetcher
         self.background = files.background
         # by name
-        self.lookup = names.lookup
-        self.listings = names.listings
-        self.creation = names.creation
-        self.making = names.making
-        self.linking = names.linking
-        self.renaming = names.renaming
-        self.unlinking = names.unlinking
-        self.removing = names.removing
-        self.attrs = names.attrs
-        self.xattrs = names.xattrs
+        self.lookup = Lookup(base, views)
+        self.listings = Listings(base, views, files.prefetcher, self.lookup)
+        self.creation = Creation(base, views, files, new)
+        self.making = Making(base, views.guard, new, tenants)
+        self.linking = Linking(base, views, files, link_upload)
+        self.renaming = Renaming(base, views, sending, files, link_upload)
+        self.unlinking = Unlinking(
+            base.directories, base.nodes, base.policy, views.hints, sending.remote_deletes, LostNames(base), base.hot
+        )
+        self.removing = Rmdir(base, views)
+        self.attrs = AttrOps(base, views, files)
+        self.xattrs = ExtendedAttributes(base, files.local_files)
         # by handle
         self.files = files.files
         self.open_limits = files.open_limits
@@ -67,8 +86,9 @@ class FileSystem:
         self.revalidation = views.revalidation
         self.hints = views.hints
         self.guard = views.guard
-        self.verifier = sending.verifier
-        self.scrubber = sending.scrubber
+        self.scrubber = Scrubber(
+            self.verifier, parts.index.entries, parts.events, int(parts.config.integrity.scrub_bytes_per_second)
+        )
         self.unsent = sending.unsent
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -79,8 +99,8 @@ class FileSystem:
             await self.passthrough_writes.settle_after_start()
             nursery.start_soon(self._base.node_limit.run)
             nursery.start_soon(self.verifier.run)
-            nursery.start_soon(self._sending.queue.run)
-            nursery.start_soon(self._sending.rebuild.run)
+            nursery.start_soon(self._queue.run)
+            nursery.start_soon(self._rebuild.run)
             nursery.start_soon(self.scrubber.run)
             await nursery.start(self._prefetcher.run)
             task_status.started()

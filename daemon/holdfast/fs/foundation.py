@@ -9,18 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from holdfast.capacity import Disk, EmptiedDirectories, Limits, Room
 from holdfast.config import Config
-from holdfast.fs.file_io.passthrough import BackingFiles
-from holdfast.fs.inodes.descriptor_cache import DescriptorCache, DirectoryReplies
+from holdfast.fs.inodes.descriptor_cache import DescriptorCache
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.directory_changes import DirectoryChanges
 from holdfast.fs.inodes.drain import Drain
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.hot_files import HotFiles
-from holdfast.fs.inodes.invalidation import Invalidation, KernelNotifications
+from holdfast.fs.inodes.invalidation import Invalidation
+from holdfast.fs.inodes.kernel import Kernel
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node_limit import NodeLimit
@@ -31,7 +30,7 @@ from holdfast.fs.inodes.object_rights import ObjectRights
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.fs.inodes.quotas import Quotas
 from holdfast.fs.inodes.time_to_live import TimeToLive
-from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.fs.store_view import StoreView
 from holdfast.index import Index
 from holdfast.session import SessionTables
 from holdfast.store import OrdinaryUser, StoreDirectory, disk_space
@@ -54,14 +53,6 @@ class Parts:
     remotes: Mapping[str, Remote]
     events: EventLog
     counters: Counters
-
-
-class Kernel(NamedTuple):
-    """The kernel's interfaces that the file system uses on its own (``fuse.kernel_notifications``)."""
-
-    directories: DirectoryReplies
-    backing_files: BackingFiles
-    notifications: KernelNotifications
 
 
 class Foundation:

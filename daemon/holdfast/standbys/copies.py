@@ -17,7 +17,7 @@ import trio
 from holdfast.capacity import Room
 from holdfast.errors import HoldfastError, ObjectCorruptError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.fs.inodes.name_policy import NamePolicy
-from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.fs.store_view import StoreView
 from holdfast.index import EntryState
 from holdfast.remote import ObjectInfo
 from holdfast.system.file_id import FileId

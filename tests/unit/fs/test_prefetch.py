@@ -31,14 +31,15 @@ class Query:
         self.partitions = [b"checkpoints/query/state/0/%d" % number for number in (0, 1, 2, 100)]
         self._listings = ListingCache(self.access)
         self._zones = ZoneMap({"checkpoints": Durability.COMMIT}, [b"work"], lambda _: Fallbacks(None, None))
-        nothing: Any = None
-        parts: Any = SimpleNamespace(
+        fake: Any = SimpleNamespace(
             listing=self.listing,
             place=lambda _: self.place(""),
             inode=lambda path: self.partitions.count(path),
             of_listing=lambda _: 1.0,
         )
-        self.prefetcher = Prefetcher(parts, nothing, parts, self._zones, parts, nothing, parts)
+        parts = SimpleNamespace(zones=self._zones, store=SimpleNamespace(tree=fake))
+        base: Any = SimpleNamespace(view=fake, policy=None, directories=fake, parts=parts, fetcher=None, ttl=fake)
+        self.prefetcher = Prefetcher(base)
 
     def place(self, directory: str) -> ZonePath:
         place = self._zones.place_of(f"checkpoints/query/{directory}".rstrip("/").encode())

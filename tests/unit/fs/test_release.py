@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,7 +84,8 @@ def opened(tmp_path: Path) -> Iterator[OpenFile]:
 async def test_after_an_error_the_handle_is_gone_and_an_event_tells(opened: OpenFile, fails: str, late: bool) -> None:
     parts: Any = Parts(fails, late=late)
     background = Background()
-    releasing = Releasing(parts, parts, parts, parts, background, parts, parts)
+    base: Any = SimpleNamespace(invalidation=parts, parts=SimpleNamespace(events=parts))
+    releasing = Releasing(base, parts, parts, parts, parts, background)
     async with trio.open_nursery() as nursery:
         await nursery.start(background.run)
         releasing.finish(opened)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 import trio
@@ -19,8 +20,7 @@ _OUTSIDE = 0
 
 @pytest.fixture
 def separation() -> Separation:
-    nothing: Any = SimpleNamespace(entries=None, pins=None)
-    return Separation(*[nothing] * 9)
+    return Separation(MagicMock(), MagicMock())
 
 
 async def is_told(separation: Separation, thread: int) -> bool:

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from holdfast.errors import NoSuchEntryError, ObjectChangedError, ObjectMissingError, StaleNodeError
 from holdfast.fs.file_io.cache_miss import TRIES, CacheMiss, changes_too_fast
 from holdfast.fs.file_io.passthrough import Passthrough
-from holdfast.fs.inodes.invalidation import Invalidation
-from holdfast.fs.inodes.locks import NodeLocks
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.system.waits import before_waiting
-from holdfast.telemetry import EventLog
 from holdfast.transfer import PartialFetch
 
 
-@dataclass(eq=False)
 class ArrivingFiles:
     """Waits for fetches. The caller must not hold the node's lock: if the object is replaced, it is fetched again here."""
 
-    _misses: CacheMiss
-    _locks: NodeLocks
-    _invalidation: Invalidation
-    _passthrough: Passthrough
-    _events: EventLog
+    def __init__(self, base: Foundation, misses: CacheMiss, passthrough: Passthrough) -> None:
+        self._locks, self._invalidation, self._events = base.locks, base.invalidation, base.parts.events
+        self._misses = misses
+        self._passthrough = passthrough
 
     async def wait_for(self, opened: OpenFile, start: int, end: int) -> None:
         """Return when the bytes ``start`` to ``end`` may be read. Raises the error of the fetch (``HoldfastError``)."""

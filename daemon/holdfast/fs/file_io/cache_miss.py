@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from holdfast.errors import (
     CorruptEntryError,
@@ -19,34 +18,29 @@ from holdfast.errors import (
     ObjectMissingError,
     StaleNodeError,
 )
-from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node, path_of
-from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.remote_view.revalidation import Revalidation
-from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.system.file_id import file_stat
 from holdfast.system.waits import before_waiting
-from holdfast.telemetry import OBSERVED, Counters, waiting_for
-from holdfast.transfer import Fetcher, KnownObject, PartialFetch
+from holdfast.telemetry import OBSERVED, waiting_for
+from holdfast.transfer import KnownObject, PartialFetch
 
 TRIES = 3
 
 
-@dataclass(eq=False)
 class CacheMiss:
     """Fetches what an open needs. The caller holds the node's lock.
 
     Files of at least ``read_while_arriving_bytes`` can be read during the fetch.
     """
 
-    _view: StoreView
-    _revalidation: Revalidation
-    _policy: NamePolicy
-    _nodes: NodeTable
-    _fetcher: Fetcher
-    _counters: Counters
-    _read_while_arriving_bytes: int
+    def __init__(self, base: Foundation, revalidation: Revalidation) -> None:
+        self._view, self._policy, self._nodes, self._fetcher = base.view, base.policy, base.nodes, base.fetcher
+        self._revalidation = revalidation
+        self._counters = base.parts.counters
+        self._read_while_arriving_bytes = int(base.parts.config.remote.read_while_arriving_bytes)
 
     async def open(self, node: Node, *, truncate: bool, was_corrupt: bool) -> bool:
         """Fetch a node that has no file. Returns True if it is open, or bound to its file; False if the caller must retry.

@@ -15,9 +15,9 @@ from holdfast.fs.inodes.node import Node
 class LocalFiles:
     """Makes nodes local for links, renames, changes of attributes and prefetches."""
 
-    _misses: CacheMiss
-    _arriving: ArrivingFiles
-    _check: DigestCheck
+    misses: CacheMiss
+    arriving: ArrivingFiles
+    check: DigestCheck
     _locks: NodeLocks
 
     def is_local(self, node: Node) -> bool:
@@ -27,16 +27,16 @@ class LocalFiles:
         if node.backing == 0 or self._locks.is_held(node):
             return False
         opened = node.opened
-        return self._check.is_closed_file_checked(node) if opened is None else opened.arrival is None
+        return self.check.is_closed_file_checked(node) if opened is None else opened.arrival is None
 
     async def make_local(self, node: Node) -> None:
         """Return when the node's bytes are whole, verified and in the tree. Raises ``HoldfastError``."""
         if self.is_local(node):
             return
         async with self._locks.of(node):
-            was_corrupt = node.backing != 0 and node.opened is None and not await self._check.is_closed_file_intact(node)
+            was_corrupt = node.backing != 0 and node.opened is None and not await self.check.is_closed_file_intact(node)
             if node.backing == 0:
-                await self._misses.fetch_whole(node, was_corrupt=was_corrupt)
+                await self.misses.fetch_whole(node, was_corrupt=was_corrupt)
                 return
         if node.opened is not None:
-            await self._arriving.wait_whole(node.opened)
+            await self.arriving.wait_whole(node.opened)

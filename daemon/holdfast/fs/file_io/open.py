@@ -8,49 +8,45 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from functools import partial
 
 from holdfast.errors import WriteOnceError
-from holdfast.fs.file_io.arriving import ArrivingFiles
 from holdfast.fs.file_io.backing_file import open_local
-from holdfast.fs.file_io.cache_miss import TRIES, CacheMiss, changes_too_fast
-from holdfast.fs.file_io.digest_check import DigestCheck
+from holdfast.fs.file_io.cache_miss import TRIES, changes_too_fast
+from holdfast.fs.file_io.local_files import LocalFiles
 from holdfast.fs.file_io.new_handle import Handle, HandOut
 from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.file_io.prefetch import Prefetcher
 from holdfast.fs.file_io.separation import Separation
 from holdfast.fs.file_io.text_busy import check_not_executed, executes
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.drain import Drain
-from holdfast.fs.inodes.locks import NodeLocks
-from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.remote_view.fallback_guard import FallbackGuard
-from holdfast.index import Entries, EntryState
-from holdfast.telemetry import Counters
+from holdfast.index import EntryState
 
 
-@dataclass(eq=False)
 class Opening:
     """Carries out open(2) of existing nodes."""
 
-    _files: OpenFiles
-    _handing_out: HandOut
-    _misses: CacheMiss
-    _arriving: ArrivingFiles
-    _check: DigestCheck
-    _prefetcher: Prefetcher
-    _policy: NamePolicy
-    _directories: Directories
-    _locks: NodeLocks
-    _entries: Entries
-    _counters: Counters
-    _guard: FallbackGuard
-    _drain: Drain
-    _separation: Separation
+    def __init__(
+        self,
+        base: Foundation,
+        guard: FallbackGuard,
+        files: OpenFiles,
+        handing_out: HandOut,
+        local_files: LocalFiles,
+        prefetcher: Prefetcher,
+    ) -> None:
+        self._policy, self._directories, self._locks, self._drain = base.policy, base.directories, base.locks, base.drain
+        self._entries, self._counters = base.parts.index.entries, base.parts.counters
+        self._guard = guard
+        self._files = files
+        self._handing_out = handing_out
+        self._misses, self._arriving, self._check = local_files.misses, local_files.arriving, local_files.check
+        self._prefetcher = prefetcher
+        self._separation = Separation(base, prefetcher)
 
     # --- from top to bottom ------------------------------------------------------------------------------------------
 

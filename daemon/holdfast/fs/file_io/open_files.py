@@ -10,41 +10,40 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from holdfast.fs.file_io.backing_file import open_local
 from holdfast.fs.file_io.handle_table import HandleTable
 from holdfast.fs.file_io.open_limits import OpenLimits
 from holdfast.fs.file_io.passthrough import Passthrough
-from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.attributes import NamelessStat, Stat, of_file
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.entry_updates import EntryUpdates
-from holdfast.fs.inodes.hot_files import LONG_PATIENCE_SECONDS, HotFiles
+from holdfast.fs.inodes.hot_files import LONG_PATIENCE_SECONDS
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile, without_privileges
 from holdfast.fs.remote_view.object_times import ObjectTimes
-from holdfast.store import QUICKLY_FREED_BYTES, Freeing, Orphanage
+from holdfast.store import QUICKLY_FREED_BYTES
 from holdfast.system.file_id import file_stat
 
 
-@dataclass(eq=False)
 class OpenFiles:
     """All open nodes. ``closed`` is called with each node after its last handle."""
 
-    _nodes: NodeTable
-    _directories: Directories
-    _updates: EntryUpdates
-    _passthrough: Passthrough
-    _writes: PassthroughWrites
-    _handles: HandleTable
-    _orphanage: Orphanage
-    _limits: OpenLimits
-    _hot: HotFiles
-    _freeing: Freeing
-    _times: ObjectTimes
-    _closed: Callable[[Node], None]
+    def __init__(
+        self,
+        base: Foundation,
+        times: ObjectTimes,
+        passthrough: Passthrough,
+        handles: HandleTable,
+        limits: OpenLimits,
+        closed: Callable[[Node], None],
+    ) -> None:
+        self._nodes, self._directories, self._updates, self._hot = base.nodes, base.directories, base.updates, base.hot
+        self._orphanage, self._freeing = base.parts.store.orphanage, base.parts.store.freeing
+        self._times = times
+        self._passthrough, self._writes = passthrough, passthrough.writes
+        self._handles = handles
+        self._limits = limits
+        self._closed = closed
 
     def of_handle(self, node_id: int) -> OpenFile:
         """Return the open file for the kernel's handle ``node_id``. The kernel may have forgotten the node. Raises EBADF."""

@@ -16,17 +16,12 @@ And whoever reads or writes in passthrough can hold the lock of the file's inode
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import Protocol
 
-from holdfast.capacity import Room
 from holdfast.errors import FileBusyError
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
-from holdfast.store import OrdinaryUser
 
 _LONG_BYTES = 32 * 1024
 """The size from which on the GETATTRs saved (one per 4 KiB) outweigh the READ requests."""
@@ -36,41 +31,13 @@ _LONGEST_PATH_BYTES = 1024
 """The limit of a path, beyond which the daemon serves the file: the loop opens its directories to see whose they are."""
 
 
-class BackingFiles(Protocol):
-    """The kernel's table of files for passthrough (``holdfast.kernel.Connection``)."""
-
-    def register(self, node: int, fd: int, zone: int) -> int | None:
-        """Return an id for the file ``node``, open at ``fd`` until ``unregister``; None if the daemon must serve it.
-
-        Requests about it that need no Python are counted for ``zone``.
-        """
-
-    def unregister(self, node: int, backing_id: int) -> None:
-        """Forget an id."""
-
-    def serve_data(self, node: int, fd: int, zone: int, *, as_nobody: bool) -> bool:
-        """Serve a complete file from ``fd`` until ``stop_serving``, if that is possible without Python.
-
-        Nobody is told of a write.
-        """
-
-    def stop_serving(self, node: int) -> None:
-        """Serve the file no longer."""
-
-    def hold_writes(self, held: bool, /) -> None:
-        """Ask the file system for each write from now on, or again as before."""
-
-
-@dataclass(eq=False)
 class Passthrough:
     """Decides, with the first handle of an open file, how all of its handles are served."""
 
-    _backing_files: BackingFiles
-    _writes: PassthroughWrites
-    _policy: NamePolicy
-    _directories: Directories
-    _room: Room
-    _ordinary_user: OrdinaryUser
+    def __init__(self, base: Foundation) -> None:
+        self.writes = PassthroughWrites(base)
+        self._backing_files, self._policy, self._directories = base.kernel.backing_files, base.policy, base.directories
+        self._room, self._ordinary_user = base.room, base.ordinary_user
 
     def hand_out(self, opened: OpenFile, uid: int, *, writable: bool) -> None:
         """Decide for the handle that the user ``uid`` gets. The first one decides for all: passthrough if possible."""
@@ -86,7 +53,7 @@ class Passthrough:
         if uid and opened.backing_id is not None:
             opened.passed_through_for(uid, is_first=is_first)
         if (opened.backing_id is not None or self._is_served(opened)) and writable:
-            self._writes.expect(opened)
+            self.writes.expect(opened)
 
     def resume(self, opened: OpenFile) -> None:
         """Have a file that the kernel has handles of, and that is complete now, served without Python.
@@ -94,7 +61,7 @@ class Passthrough:
         Nothing changes for one in passthrough, or if nobody but the daemon itself uses it.
         """
         if opened.is_handed_out and opened.backing_id is None and self._is_served(opened) and opened.writes:
-            self._writes.expect(opened)
+            self.writes.expect(opened)
 
     def end(self, opened: OpenFile) -> None:
         """End passthrough: the last handle is released."""

@@ -8,35 +8,26 @@ again until the page is clean. So a file that was written through a mapping and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import trio
 
-from holdfast.capacity import Disk
 from holdfast.digest import fingerprint_of_file
-from holdfast.fs.inodes.entry_updates import EntryUpdates
-from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.open_file import OpenFile
-from holdfast.index import Entries, EntryState
-from holdfast.store import Stamps, Tree, stamp_of
+from holdfast.index import EntryState
+from holdfast.store import stamp_of
 from holdfast.system.file_id import FileStat, file_stat
-from holdfast.transfer import HashingThreads
 
 _QUICK_BYTES = 64 * 1024
 """The size of a file that takes less time to hash than a hop to a thread."""
 
 
-@dataclass(eq=False)
 class PassthroughWrites:
     """Detects writes that bypassed the daemon."""
 
-    _nodes: NodeTable
-    _entries: Entries
-    _updates: EntryUpdates
-    _stamps: Stamps
-    _tree: Tree
-    _hashing: HashingThreads
-    _disk: Disk
+    def __init__(self, base: Foundation) -> None:
+        store = base.parts.store
+        self._nodes, self._updates, self._entries = base.nodes, base.updates, base.parts.index.entries
+        self._stamps, self._tree, self._hashing, self._disk = store.stamps, store.tree, base.hashing, base.disk
 
     def expect(self, opened: OpenFile) -> None:
         """Note that a writable handle is handed out: bytes may change at any time from now on."""

@@ -11,21 +11,17 @@ import os
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import trio
 
 from holdfast.checkpoints.formats import FORMATS, Formats
 from holdfast.checkpoints.formats.interface import FetchReferences, ListDirectories
 from holdfast.errors import HoldfastError
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.time_to_live import TimeToLive
-from holdfast.fs.remote_view.store_view import StoreView
-from holdfast.store import Tree
-from holdfast.transfer import IN_BACKGROUND, Fetcher, PartialFetch
-from holdfast.zones import ZoneMap, ZoneName, ZonePath
+from holdfast.transfer import IN_BACKGROUND, PartialFetch
+from holdfast.zones import ZoneName, ZonePath
 
 _NAMES_AT_ONCE = 100
 """The number of names looked at in one step of the loop: about a millisecond. A manifest may have a hundred thousand."""
@@ -49,21 +45,17 @@ class _Beginning:
     is_renewed: bool = False
 
 
-@dataclass(eq=False)
 class Prefetcher:
     """Fetches and lists ahead, while ``run`` runs."""
 
-    _view: StoreView
-    _policy: NamePolicy
-    _directories: Directories
-    _zones: ZoneMap
-    _tree: Tree
-    _fetcher: Fetcher
-    _ttl: TimeToLive
-    _formats: Formats = FORMATS
-    _nursery: trio.Nursery | None = field(init=False, default=None)
-    _beginnings: OrderedDict[bytes, _Beginning] = field(init=False, default_factory=OrderedDict)
-    """The queries that may have begun just now, by the paths of their directories."""
+    def __init__(self, base: Foundation, formats: Formats = FORMATS) -> None:
+        self._view, self._policy, self._directories = base.view, base.policy, base.directories
+        self._zones, self._tree = base.parts.zones, base.parts.store.tree
+        self._fetcher, self._ttl = base.fetcher, base.ttl
+        self._formats = formats
+        self._nursery: trio.Nursery | None = None
+        self._beginnings: OrderedDict[bytes, _Beginning] = OrderedDict()
+        """The queries that may have begun just now, by the paths of their directories."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled."""

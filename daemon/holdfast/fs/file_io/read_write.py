@@ -13,16 +13,13 @@ from functools import partial
 
 import trio
 
-from holdfast.capacity import Room
 from holdfast.errors import CorruptEntryError
-from holdfast.fs.file_io.arriving import ArrivingFiles
-from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.file_io.handle_table import HandleTable
+from holdfast.fs.file_io.local_files import LocalFiles
 from holdfast.fs.file_io.open_files import OpenFiles
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.hot_files import LONG_PATIENCE_SECONDS, HotFiles
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.inodes.hot_files import LONG_PATIENCE_SECONDS
 from holdfast.fs.inodes.open_file import OpenFile
-from holdfast.store import OrdinaryUser
 
 _INLINE_WRITE_BYTES = 64 * 1024
 _DISK_THREADS = 8
@@ -32,25 +29,12 @@ _BLOCK_BYTES = 512  # of stat(2)
 class ReadWrite:
     """Reads and writes. On a full disk, clean files are evicted and the write is tried again."""
 
-    def __init__(
-        self,
-        files: OpenFiles,
-        arriving: ArrivingFiles,
-        directories: Directories,
-        room: Room,
-        handles: HandleTable,
-        check: DigestCheck,
-        hot: HotFiles,
-        ordinary_user: OrdinaryUser,
-    ) -> None:
-        self._hot = hot
-        self._directories = directories
+    def __init__(self, base: Foundation, files: OpenFiles, local_files: LocalFiles, handles: HandleTable) -> None:
+        self._directories, self._hot = base.directories, base.hot
+        self._room, self._ordinary_user = base.room, base.ordinary_user
         self._files = files
-        self._arriving = arriving
-        self._room = room
+        self._arriving, self._check = local_files.arriving, local_files.check
         self._handles = handles
-        self._check = check
-        self._ordinary_user = ordinary_user
         self._limiter = trio.CapacityLimiter(_DISK_THREADS)
 
     async def read(self, opened: OpenFile, offset: int, size_bytes: int) -> bytes | bytearray | memoryview:

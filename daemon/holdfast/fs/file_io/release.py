@@ -7,7 +7,6 @@ it was sent (``passthrough_writes``) is hashed in the background too. The handle
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 
 import trio
 
@@ -17,24 +16,30 @@ from holdfast.fs.file_io.commit import Committer
 from holdfast.fs.file_io.handle_table import HandleTable
 from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
-from holdfast.fs.inodes.invalidation import Invalidation
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.open_file import OpenFile
-from holdfast.telemetry import EventLog
 
 
-@dataclass(eq=False)
 class Releasing:
     """Releases the kernel's handles."""
 
-    _files: OpenFiles
-    _handles: HandleTable
-    _writes: PassthroughWrites
-    _committer: Committer
-    _background: Background
-    _invalidation: Invalidation
-    _events: EventLog
-    _comparing: set[trio.Event] = field(init=False, default_factory=set)
+    def __init__(
+        self,
+        base: Foundation,
+        files: OpenFiles,
+        handles: HandleTable,
+        writes: PassthroughWrites,
+        committer: Committer,
+        background: Background,
+    ) -> None:
+        self._invalidation, self._events = base.invalidation, base.parts.events
+        self._files = files
+        self._handles = handles
+        self._writes = writes
+        self._committer = committer
+        self._background = background
+        self._comparing: set[trio.Event] = set()
 
     def release(self, opened: OpenFile, request: int, *, executes: bool | None = None) -> None:
         """Release a handle that the kernel drops by ``request``: a running program's if ``executes``; None if unknown."""

@@ -12,7 +12,6 @@ Where that can't be, the open fails with EBUSY: the file is open, or the store d
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import trio
@@ -20,17 +19,11 @@ import trio
 from holdfast.capacity import RELEASE_SECONDS
 from holdfast.errors import FileBusyError, StaleNodeError
 from holdfast.fs.file_io.prefetch import Prefetcher
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.invalidation import Invalidation
-from holdfast.fs.inodes.locks import NodeLocks
-from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.node_table import NodeTable
-from holdfast.index import EntryState, Index
-from holdfast.store import Tree
+from holdfast.index import EntryState
 from holdfast.system.file_id import FileId, FileStat, listed_ids
 from holdfast.system.waits import before_waiting
-from holdfast.transfer import CachedCopies
 
 _TRIES = 20
 _LOOKING_SECONDS = 10.0
@@ -49,21 +42,16 @@ class _Recent(NamedTuple):
     """The threads that were told to look its name up again."""
 
 
-@dataclass(eq=False)
 class Separation:
     """Keeps writes through private names from objects, and writes of objects from private files."""
 
-    _policy: NamePolicy
-    _directories: Directories
-    _locks: NodeLocks
-    _index: Index
-    _copies: CachedCopies
-    _tree: Tree
-    _nodes: NodeTable
-    _invalidation: Invalidation
-    _prefetcher: Prefetcher
-    _recent: dict[int, _Recent] = field(init=False, default_factory=dict)
-    """The nodes that were separated a moment ago, by id."""
+    def __init__(self, base: Foundation, prefetcher: Prefetcher) -> None:
+        self._policy, self._directories, self._nodes, self._locks = base.policy, base.directories, base.nodes, base.locks
+        self._index, self._tree, self._copies = base.parts.index, base.parts.store.tree, base.copies
+        self._invalidation = base.invalidation
+        self._prefetcher = prefetcher
+        self._recent: dict[int, _Recent] = {}
+        """The nodes that were separated a moment ago, by id."""
 
     def concerns(self, node: Node, *, changes: bool) -> bool:
         """Say whether ``settle`` must be called first. A file with one name, which nearly all are, takes one stat."""

@@ -13,8 +13,8 @@ from contextlib import suppress
 import pyfuse3
 import trio
 
-from holdfast.fs.foundation import Kernel
 from holdfast.fs.fuse.name_drops import PATIENCE_SECONDS, NameDrops
+from holdfast.fs.inodes.kernel import Kernel
 from holdfast.kernel import Connection, Invalidator, Machine, inode_notice
 
 _ATTRIBUTES_ONLY = -1
@@ -25,7 +25,7 @@ _CATCHING_UP_SECONDS = 1.0
 
 
 class KernelNotifier:
-    """The connection, and the notifications through it (``inodes.invalidation.KernelNotifications``)."""
+    """The connection, and the notifications through it (``inodes.kernel.KernelNotifications``)."""
 
     def __init__(self, *, passthrough: bool) -> None:
         self.connection = Connection(Machine.this(), passthrough=passthrough)

@@ -8,27 +8,13 @@ from __future__ import annotations
 import os
 import resource
 from collections import OrderedDict
-from typing import Protocol
+
+from holdfast.fs.inodes.kernel import DirectoryReplies
 
 _MOST_DESCRIPTORS = 2048
 _PART_OF_ALL = 8
 """The cache gets one in this many of the descriptors that the daemon may have, if these are few."""
 _NO_NODE = 0
-
-
-class DirectoryReplies(Protocol):
-    """Answers requests about directories from their descriptors (``kernel.Connection``)."""
-
-    def serve_directory_from(self, node: int, fd: int, seconds: float, zone: int, *, whole: bool, of_store: bool) -> None:
-        """Answer requests about the directory ``node`` from ``fd`` until ``stop_serving``.
-
-        The kernel may keep the answers for ``seconds``; they are counted for ``zone``. With
-        ``whole``, a name that is not in the directory does not exist. ``of_store``: attributes are shown as
-        ``attributes.of_store_directory`` has them, and only for ``seconds``.
-        """
-
-    def stop_serving(self, node: int) -> None:
-        """Stop answering from the directory's descriptor. Does nothing if it was not served."""
 
 
 class DescriptorCache:

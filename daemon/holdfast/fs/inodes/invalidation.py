@@ -3,56 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
 from holdfast.errors import FileBusyError
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.hot_files import HotFiles
+from holdfast.fs.inodes.kernel import KernelNotifications
 from holdfast.fs.inodes.node import ROOT_ID, Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.store import Orphanage, Tree
 from holdfast.system.file_id import FileId, FileStat
-
-
-class KernelNotifications(Protocol):
-    """Notifications that the daemon sends to the kernel unasked (``fuse.kernel_notifications``)."""
-
-    def attributes_changed(self, node_id: int) -> None:
-        """Invalidate the kernel's cached attributes of a node."""
-
-    def content_changed(self, node_id: int) -> None:
-        """Invalidate the kernel's cached attributes and content of a file.
-
-        The kernel waits for pages that it is reading: call it for a file of which it has no handle.
-        """
-
-    def invalidate_content(self, node_id: int) -> None:
-        """Invalidate the content of a file, which may be open. Returns at once; the kernel follows soon."""
-
-    def knows(self, node_id: int) -> bool:
-        """Say whether the kernel has a node with this id now. It forgets its attributes."""
-
-    def invalidate(self, parent: int, name: bytes) -> None:
-        """Invalidate a name in the directory with node id ``parent``, and the cached listing of that directory.
-
-        Returns at once; the kernel follows soon.
-        """
-
-    async def invalidate_now(self, names: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-        """Invalidate names, given with the node ids of their directories; return when the kernel has dropped them.
-
-        Returns those that it has not dropped in time, because a process holds the lock of the directory.
-        """
-
-    def prune(self, nodes: Sequence[int]) -> bool:
-        """Ask the kernel to forget those of ``nodes`` (ids) that nobody uses; return whether it can be asked."""
-
-    async def caught_up(self) -> None:
-        """Return when all requests that the kernel has sent so far have been read."""
 
 
 class Invalidation:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from holdfast.fs.inodes.invalidation import KernelNotifications
+from holdfast.fs.inodes.kernel import KernelNotifications
 from holdfast.fs.inodes.node import ROOT_ID, Node
 from holdfast.fs.inodes.node_table import NodeTable
 

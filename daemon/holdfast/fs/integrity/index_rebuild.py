@@ -9,32 +9,25 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 
 import trio
 
 from holdfast.errors import HoldfastError, IndexUnwritableError
-from holdfast.fs.inodes.entry_updates import EntryUpdates
-from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.integrity.verifier import Verifier
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
-from holdfast.index import Index
-from holdfast.store import Tree, is_unsent
+from holdfast.store import is_unsent
 from holdfast.system.file_id import file_stat
-from holdfast.telemetry import EventLog
 
 
-@dataclass(eq=False)
 class IndexRebuild:
     """Fills a newly created index."""
 
-    _verifier: Verifier
-    _queue: WritebackQueue
-    _policy: NamePolicy
-    _updates: EntryUpdates
-    _tree: Tree
-    _index: Index
-    _events: EventLog
+    def __init__(self, base: Foundation, verifier: Verifier, queue: WritebackQueue) -> None:
+        self._policy, self._updates, self._events = base.policy, base.updates, base.parts.events
+        self._tree, self._index = base.parts.store.tree, base.parts.index
+        self._verifier = verifier
+        self._queue = queue
 
     async def run(self) -> None:
         """Check all files, unless this or an earlier run has done so since the index was created."""

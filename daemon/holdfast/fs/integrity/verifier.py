@@ -21,17 +21,12 @@ import trio
 
 from holdfast.digest import Fingerprint, fingerprint_of_file, is_hollow
 from holdfast.errors import NameNotStorableError, ObjectMissingError
-from holdfast.fs.inodes.entry_updates import EntryUpdates
-from holdfast.fs.inodes.name_policy import NamePolicy
-from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.integrity.digest_queue import DigestQueue
 from holdfast.fs.integrity.proof import Proof, proof
-from holdfast.fs.remote_view.store_view import StoreView
-from holdfast.index import INTACT, CachedName, Entry, EntryState, Index
-from holdfast.store import Tree, is_unsent, noted_digest, renew_noted_digest
+from holdfast.index import INTACT, CachedName, Entry, EntryState
+from holdfast.store import is_unsent, noted_digest, renew_noted_digest
 from holdfast.system.file_id import FileId, FileStat, file_stat
-from holdfast.telemetry import EventLog
-from holdfast.transfer import CachedCopies, HashingThreads
 
 _log = logging.getLogger("holdfast.fs")
 _TRIES = 3
@@ -43,34 +38,17 @@ HASH_UNLESS_CANCELLED = partial(fingerprint_of_file, may_go_on=trio.from_thread.
 class Verifier:
     """Checks files. ``run`` serves the background queue.
 
-    Each file is hashed before its first use in a run; without ``on_first_open`` before its first use in a boot, because
-    power may have been cut after the daemon had ended in order, before all bytes were written out.
+    Each file is hashed before its first use in a run; without ``integrity.verify_on_first_open`` before its first use in a
+    boot, because power may have been cut after the daemon had ended in order, before all bytes were written out.
     """
 
-    def __init__(
-        self,
-        policy: NamePolicy,
-        view: StoreView,
-        nodes: NodeTable,
-        tree: Tree,
-        index: Index,
-        updates: EntryUpdates,
-        copies: CachedCopies,
-        events: EventLog,
-        hashing: HashingThreads,
-        *,
-        on_first_open: bool,
-    ) -> None:
-        self._policy = policy
-        self._view = view
-        self._nodes = nodes
-        self._tree = tree
-        self._index = index
-        self._updates = updates
-        self._copies = copies
-        self._events = events
+    def __init__(self, base: Foundation) -> None:
+        index = base.parts.index
+        self._policy, self._nodes, self._updates, self._view = base.policy, base.nodes, base.updates, base.view
+        self._index, self._tree, self._copies = index, base.parts.store.tree, base.copies
+        self._events, self._hashing = base.parts.events, base.hashing
+        on_first_open = base.parts.config.integrity.verify_on_first_open
         self._since_run = index.run if on_first_open else index.first_run_of_boot
-        self._hashing = hashing
         self._queue = DigestQueue(self._digest_if_readable, self._size_and_owner)
 
     async def check_before_use(self, path: bytes, fd: int) -> bool:

@@ -10,25 +10,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from holdfast.errors import NoSuchEntryError, StaleNodeError
-from holdfast.fs.file_io.commit import Committer
-from holdfast.fs.file_io.local_files import LocalFiles
-from holdfast.fs.file_io.open import Opening
-from holdfast.fs.file_io.open_files import OpenFiles
-from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
-from holdfast.fs.file_io.read_write import ReadWrite
+from holdfast.fs.file_io.files import Files
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes import attributes
 from holdfast.fs.inodes.attributes import Stat
 from holdfast.fs.inodes.caller import Caller
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.entry_updates import EntryUpdates
-from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile, without_privileges
-from holdfast.fs.inodes.quotas import Quotas, Usage, workdir_of
-from holdfast.fs.remote_view.object_times import ObjectTimes
-from holdfast.fs.remote_view.revalidation import Revalidation
-from holdfast.fs.remote_view.store_view import StoreView
-from holdfast.store import Space, StoreDirectory
+from holdfast.fs.inodes.quotas import Usage, workdir_of
+from holdfast.fs.remote_view.views import Views
+from holdfast.store import Space
 from holdfast.system.file_id import FileStat, file_stat
 
 _PRESENT_NS = 2_000_000_000
@@ -46,24 +37,15 @@ class Changes:
     mtime_ns: int | None = None
 
 
-@dataclass(eq=False)
 class AttrOps:
     """Attributes of nodes."""
 
-    _directories: Directories
-    _view: StoreView
-    _revalidation: Revalidation
-    _times: ObjectTimes
-    _files: OpenFiles
-    _opening: Opening
-    _read_write: ReadWrite
-    _committer: Committer
-    _local_files: LocalFiles
-    _writes: PassthroughWrites
-    _updates: EntryUpdates
-    _store: StoreDirectory
-    _quotas: Quotas
-    _hot: HotFiles
+    def __init__(self, base: Foundation, views: Views, files: Files) -> None:
+        self._directories, self._hot, self._quotas = base.directories, base.hot, base.quotas
+        self._updates, self._view, self._store = base.updates, base.view, base.parts.store
+        self._revalidation, self._times = views.revalidation, views.times
+        self._files, self._writes, self._local_files = files.files, files.passthrough_writes, files.local_files
+        self._opening, self._read_write, self._committer = files.opening, files.read_write, files.committer
 
     def get(self, node: Node) -> Stat:
         """Return a node's attributes, from its file or from the cached listing."""

@@ -8,28 +8,20 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
-from dataclasses import dataclass
 
 from holdfast.errors import StaleNodeError, WriteOnceError
-from holdfast.fs.file_io.new_handle import Handle, HandOut
-from holdfast.fs.file_io.open_limits import OpenLimits
+from holdfast.fs.file_io.files import Files
+from holdfast.fs.file_io.new_handle import Handle
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.new_entries import NewEntries
-from holdfast.fs.remote_view.create_hints import CreateHints
-from holdfast.fs.remote_view.fallback_guard import FallbackGuard
-from holdfast.fs.remote_view.revalidation import Revalidation
-from holdfast.fs.remote_view.store_view import StoreView
-from holdfast.index import Index
+from holdfast.fs.remote_view.views import Views
 from holdfast.system.file_id import FileStat, file_stat
 from holdfast.system.waits import before_waiting
-from holdfast.transfer import CachedCopies, Fetcher
 
 _BITS_THAT_GET_LOST = stat_module.S_ISUID | stat_module.S_ISGID | 0o022
 """The bits of a mode that are cleared by the chown and by the daemon's own umask."""
@@ -39,23 +31,15 @@ MadeFile = tuple[Node, FileStat, Handle]
 """A file that was just created, its attributes, and the kernel's handle of it."""
 
 
-@dataclass(eq=False)
 class Creation:
     """Carries out open(2) with O_CREAT."""
 
-    _new: NewEntries
-    _directories: Directories
-    _nodes: NodeTable
-    _view: StoreView
-    _revalidation: Revalidation
-    _hints: CreateHints
-    _index: Index
-    _updates: EntryUpdates
-    _copies: CachedCopies
-    _fetcher: Fetcher
-    _handing_out: HandOut
-    _guard: FallbackGuard
-    _limits: OpenLimits
+    def __init__(self, base: Foundation, views: Views, files: Files, new: NewEntries) -> None:
+        self._new = new
+        self._directories, self._nodes, self._updates = base.directories, base.nodes, base.updates
+        self._view, self._index, self._copies, self._fetcher = base.view, base.parts.index, base.copies, base.fetcher
+        self._revalidation, self._hints, self._guard = views.revalidation, views.hints, views.guard
+        self._handing_out, self._limits = files.handing_out, files.open_limits
 
     async def file(
         self, directory: Node, name: bytes, mode: int, flags: int, request: int, caller: Caller, attempt: Attempt = FIRST

@@ -6,29 +6,24 @@ import errno
 import os
 import stat as stat_module
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 from holdfast.errors import HoldfastError
-from holdfast.fs.file_io.digest_check import DigestCheck
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.entry_updates import EntryUpdates
-from holdfast.fs.inodes.hot_files import HotFiles
-from holdfast.fs.inodes.name_policy import Name, NamePolicy
+from holdfast.fs.file_io.files import Files
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.namespace.link_upload import LinkUpload
 from holdfast.fs.namespace.lost_names import LostNames
-from holdfast.fs.remote_view.create_hints import CreateHints
-from holdfast.fs.writeback.object_versions import ObjectVersions
+from holdfast.fs.remote_view.views import Views
 from holdfast.fs.writeback.publisher import Sent
-from holdfast.fs.writeback.remote_deletes import RemoteDeletes, do_nothing
-from holdfast.index import CachedName, Entries, Entry
-from holdfast.store import RENAME_NOREPLACE, Freeing
+from holdfast.fs.writeback.remote_deletes import do_nothing
+from holdfast.fs.writeback.sending import Sending
+from holdfast.index import CachedName, Entry
+from holdfast.store import RENAME_NOREPLACE
 from holdfast.system.file_id import FileStat, file_stat
-from holdfast.transfer import Fetcher
 
 
 class FileMove(NamedTuple):
@@ -44,24 +39,18 @@ class FileMove(NamedTuple):
         return stat.st_ino == self.stat.st_ino
 
 
-@dataclass(eq=False)
 class FileMoves:
     """Carries out moves. If the new name is an object's, the object has been stored before."""
 
-    _directories: Directories
-    _nodes: NodeTable
-    _policy: NamePolicy
-    _entries: Entries
-    _updates: EntryUpdates
-    _lost_names: LostNames
-    _freeing: Freeing
-    _fetcher: Fetcher
-    _remote_deletes: RemoteDeletes
-    _versions: ObjectVersions
-    _link_upload: LinkUpload
-    _check: DigestCheck
-    _hints: CreateHints
-    _hot: HotFiles
+    def __init__(self, base: Foundation, views: Views, sending: Sending, files: Files, link_upload: LinkUpload) -> None:
+        self._directories, self._nodes, self._policy = base.directories, base.nodes, base.policy
+        self._updates, self._hot, self._fetcher = base.updates, base.hot, base.fetcher
+        self._entries, self._freeing = base.parts.index.entries, base.parts.store.freeing
+        self._hints = views.hints
+        self._remote_deletes, self._versions = sending.remote_deletes, sending.versions
+        self._check = files.check
+        self._link_upload = link_upload
+        self._lost_names = LostNames(base)
 
     def look(self, move: FileMove) -> tuple[FileStat | None, Sequence[OpenFile]]:
         """Return the attributes of the file that has the new name so far, and those of both files that are hot."""

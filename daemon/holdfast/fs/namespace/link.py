@@ -5,48 +5,35 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
-from dataclasses import dataclass
 from functools import partial
 
 from holdfast.errors import NoSuchEntryError
-from holdfast.fs.file_io.digest_check import DigestCheck
-from holdfast.fs.file_io.local_files import LocalFiles
+from holdfast.fs.file_io.files import Files
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.entry_updates import EntryUpdates
-from holdfast.fs.inodes.hot_files import HotFiles
-from holdfast.fs.inodes.name_policy import Name, NamePolicy
+from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.link_upload import LinkUpload
 from holdfast.fs.namespace.new_entries import check_not_root, check_storable
-from holdfast.fs.remote_view.create_hints import CreateHints
-from holdfast.fs.remote_view.fallback_guard import FallbackGuard
+from holdfast.fs.remote_view.views import Views
 from holdfast.fs.writeback.publisher import Sent
-from holdfast.index import NameMarks
 from holdfast.system.file_id import FileStat, file_stat
 
 MOST_NAMES = 1000
 """The limit of names for one file. The loop goes through all of them when the file is opened, closed, linked or moved."""
 
 
-@dataclass(eq=False)
 class Linking:
     """Makes hard links."""
 
-    _directories: Directories
-    _nodes: NodeTable
-    _policy: NamePolicy
-    _local_files: LocalFiles
-    _link_upload: LinkUpload
-    _updates: EntryUpdates
-    _check: DigestCheck
-    _marks: NameMarks
-    _guard: FallbackGuard
-    _hints: CreateHints
-    _hot: HotFiles
+    def __init__(self, base: Foundation, views: Views, files: Files, link_upload: LinkUpload) -> None:
+        self._directories, self._nodes, self._policy = base.directories, base.nodes, base.policy
+        self._updates, self._hot, self._marks = base.updates, base.hot, base.parts.index.marks
+        self._guard, self._hints = views.guard, views.hints
+        self._local_files, self._check = files.local_files, files.check
+        self._link_upload = link_upload
 
     async def link(self, node: Node, directory: Node, name: bytes, caller: Caller, attempt: Attempt = FIRST) -> FileStat:
         """Give ``node`` the name ``name`` in ``directory``; return its attributes.

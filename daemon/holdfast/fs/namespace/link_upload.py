@@ -6,32 +6,24 @@ are unsent under other names.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from holdfast.fs.file_io.open_files import OpenFiles
-from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
+from holdfast.fs.file_io.files import Files
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
-from holdfast.fs.inodes.name_policy import Name, NamePolicy, Names
+from holdfast.fs.inodes.name_policy import Name, Names
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.writeback.publisher import Publisher, Sent
-from holdfast.fs.writeback.writeback_queue import WritebackQueue
-from holdfast.index import Entries
+from holdfast.fs.writeback.publisher import Sent
+from holdfast.fs.writeback.sending import Sending
 from holdfast.system.file_id import FileStat
 from holdfast.system.waits import before_waiting
-from holdfast.transfer import CachedCopies
 
 
-@dataclass(eq=False)
 class LinkUpload:
     """Sends files under names that they are about to get."""
 
-    _publisher: Publisher
-    _queue: WritebackQueue
-    _policy: NamePolicy
-    _files: OpenFiles
-    _writes: PassthroughWrites
-    _entries: Entries
-    _copies: CachedCopies
+    def __init__(self, base: Foundation, sending: Sending, files: Files) -> None:
+        self._policy, self._copies, self._entries = base.policy, base.copies, base.parts.index.entries
+        self._publisher, self._queue = sending.publisher, sending.queue
+        self._files, self._writes = files.files, files.passthrough_writes
 
     async def send(self, node: Node, others: Names, name: Name, caller: Caller, *, create_only: bool) -> Sent | None:
         """Store the object of a name that is about to appear. Returns None if the writeback queue will send it.

@@ -13,24 +13,17 @@ import bisect
 import os
 import stat as stat_module
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 
 import trio
 
 from holdfast.digest import POSITION_BITS, position_of
 from holdfast.fs.file_io.prefetch import Prefetcher
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.name_policy import Name, NamePolicy
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.node_table import NodeTable
-from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.namespace.lookup import Found, Lookup
-from holdfast.fs.namespace.object_copies import ObjectCopies
-from holdfast.fs.remote_view.store_view import StoreView
-from holdfast.fs.remote_view.visibility import Visibility
-from holdfast.index import NameMarks
+from holdfast.fs.remote_view.views import Views
 from holdfast.system.file_id import FileId, FileStat, listed_ids
-from holdfast.transfer import CachedCopies
 from holdfast.zones import ZonePath
 
 _DOT, _DOTDOT, _FIRST_POSITION = 1, 2, 3
@@ -61,22 +54,16 @@ class _Snapshot:
         self.positions, self.names = ordered
 
 
-@dataclass(eq=False)
 class Listings:
     """Open directories."""
 
-    _directories: Directories
-    _nodes: NodeTable
-    _policy: NamePolicy
-    _view: StoreView
-    _visibility: Visibility
-    _lookup: Lookup
-    _object_copies: ObjectCopies
-    _cached_copies: CachedCopies
-    _marks: NameMarks
-    _ttl: TimeToLive
-    _prefetcher: Prefetcher
-    _snapshots: dict[int, _Snapshot] = field(init=False, default_factory=dict)
+    def __init__(self, base: Foundation, views: Views, prefetcher: Prefetcher, lookup: Lookup) -> None:
+        self._directories, self._nodes, self._policy, self._ttl = base.directories, base.nodes, base.policy, base.ttl
+        self._view, self._cached_copies, self._marks = base.view, base.copies, base.parts.index.marks
+        self._visibility, self._object_copies = views.visibility, views.object_copies
+        self._prefetcher = prefetcher
+        self._lookup = lookup
+        self._snapshots: dict[int, _Snapshot] = {}
 
     def open(self, node: Node) -> None:
         """opendir(3): count a handle of the snapshot."""

@@ -8,30 +8,20 @@ than the metadata TTL.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import trio
 
 from holdfast.config import Durability
 from holdfast.errors import NameNotStorableError, RemoteUnavailableError
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes import attributes
 from holdfast.fs.inodes.attributes import Stat
 from holdfast.fs.inodes.caller import NOBODY, Caller
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.name_policy import Name, NamePolicy
+from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.node_table import NodeTable
-from holdfast.fs.inodes.time_to_live import TimeToLive
-from holdfast.fs.namespace.object_copies import ObjectCopies
-from holdfast.fs.remote_view.create_hints import CreateHints
-from holdfast.fs.remote_view.fallback_guard import FallbackGuard
-from holdfast.fs.remote_view.object_times import ObjectTimes
-from holdfast.fs.remote_view.revalidation import Revalidation
-from holdfast.fs.remote_view.store_view import StoreView
-from holdfast.fs.remote_view.visibility import Visibility
+from holdfast.fs.remote_view.views import Views
 from holdfast.system.file_id import FileStat
-from holdfast.telemetry import EventLog
 from holdfast.transfer import KnownObject
 
 
@@ -43,22 +33,14 @@ class Found(NamedTuple):
     seconds: float
 
 
-@dataclass(eq=False)
 class Lookup:
     """Finds entries. Does not count references; the code that replies to the kernel does."""
 
-    _directories: Directories
-    _nodes: NodeTable
-    _policy: NamePolicy
-    _ttl: TimeToLive
-    _view: StoreView
-    _visibility: Visibility
-    _guard: FallbackGuard
-    _revalidation: Revalidation
-    _hints: CreateHints
-    _copies: ObjectCopies
-    _events: EventLog
-    _times: ObjectTimes
+    def __init__(self, base: Foundation, views: Views) -> None:
+        self._directories, self._nodes, self._policy, self._ttl = base.directories, base.nodes, base.policy, base.ttl
+        self._view, self._events = base.view, base.parts.events
+        self._visibility, self._guard, self._revalidation = views.visibility, views.guard, views.revalidation
+        self._hints, self._times, self._copies = views.hints, views.times, views.object_copies
 
     async def find(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
         """Return the entry of ``name``, or None. Raises ``RemoteError`` if only the store knows and it does not answer."""

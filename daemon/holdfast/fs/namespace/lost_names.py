@@ -6,35 +6,23 @@ import errno
 import os
 import stat as stat_module
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from holdfast.errors import HoldfastError
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.entry_updates import EntryUpdates
-from holdfast.fs.inodes.hot_files import HotFiles
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
-from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.index import Entry
-from holdfast.store import StoreDirectory
 from holdfast.system.file_id import FileStat, file_stat
-from holdfast.transfer import CachedCopies
 
 
-@dataclass(eq=False)
 class LostNames:
     """Removes names of files. An open file that loses its last name is kept as an orphan."""
 
-    _directories: Directories
-    _nodes: NodeTable
-    _unlinks: PendingUnlinks
-    _updates: EntryUpdates
-    _copies: CachedCopies
-    _store: StoreDirectory
-    _hot: HotFiles
+    def __init__(self, base: Foundation) -> None:
+        self._directories, self._nodes, self._unlinks = base.directories, base.nodes, base.unlinks
+        self._updates, self._hot, self._copies, self._store = base.updates, base.hot, base.copies, base.parts.store
 
     def remove_name(
         self,

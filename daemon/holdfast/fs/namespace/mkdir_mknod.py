@@ -5,24 +5,19 @@ from __future__ import annotations
 import os
 import stat as stat_module
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from holdfast.errors import NameNotStorableError, ZoneNotPermittedError
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.new_entries import NewEntries, check_storable
 from holdfast.fs.remote_view.fallback_guard import FallbackGuard
-from holdfast.fs.remote_view.store_view import StoreView
-from holdfast.index import Index
 from holdfast.system.file_id import FileStat, file_stat
-from holdfast.zones import ZoneMap, ZonePath
+from holdfast.zones import ZonePath
 
 
 class DirectoryRules(Protocol):
@@ -35,19 +30,15 @@ class DirectoryRules(Protocol):
         """Note that ``caller`` has made a directory at ``place``; the reply follows."""
 
 
-@dataclass(eq=False)
 class Making:
     """Makes entries that are not opened at the same time."""
 
-    _new: NewEntries
-    _directories: Directories
-    _nodes: NodeTable
-    _zones: ZoneMap
-    _view: StoreView
-    _index: Index
-    _updates: EntryUpdates
-    _rules: DirectoryRules
-    _guard: FallbackGuard
+    def __init__(self, base: Foundation, guard: FallbackGuard, new: NewEntries, rules: DirectoryRules) -> None:
+        self._new = new
+        self._directories, self._nodes, self._updates = base.directories, base.nodes, base.updates
+        self._zones, self._index, self._view = base.parts.zones, base.parts.index, base.view
+        self._rules = rules
+        self._guard = guard
 
     def directory(
         self, parent: Node, name: bytes, mode: int, caller: Caller, attempt: Attempt = FIRST

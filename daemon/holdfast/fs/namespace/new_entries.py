@@ -7,33 +7,22 @@ import stat as stat_module
 from collections.abc import Callable
 
 from holdfast.errors import ZoneNotPermittedError, ZoneRootBusyError
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
-from holdfast.fs.inodes.name_policy import Name, NamePolicy
+from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.replay import Attempt
-from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.visibility import RESERVED, Visibility
-from holdfast.store import OrdinaryUser
 from holdfast.zones import Zone, ZoneKind
 
 
 class NewEntries:
     """Checks and makes new entries for all code. If the daemon ``is_root``, they belong to their caller."""
 
-    def __init__(
-        self,
-        policy: NamePolicy,
-        view: StoreView,
-        visibility: Visibility,
-        ordinary_user: OrdinaryUser,
-        *,
-        is_root: bool,
-    ) -> None:
-        self._policy = policy
-        self._view = view
+    def __init__(self, base: Foundation, visibility: Visibility) -> None:
+        self._policy, self._view, self._ordinary_user = base.policy, base.view, base.ordinary_user
         self._visibility = visibility
-        self._ordinary_user = ordinary_user
-        self._is_root = is_root
+        self._is_root = os.geteuid() == 0
 
     def name(self, directory: Node, name: bytes) -> Name:
         """Resolve a new name. Raises ``ZoneNotPermittedError`` or ``NameNotStorableError`` for a bad one."""

@@ -11,16 +11,14 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
-from dataclasses import dataclass
 from functools import partial
 
 from holdfast.errors import NoSuchEntryError
-from holdfast.fs.file_io.local_files import LocalFiles
+from holdfast.fs.file_io.files import Files
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.name_policy import Name, NamePolicy
+from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.file_move import FileMove, FileMoves
 from holdfast.fs.namespace.link_upload import LinkUpload
@@ -29,30 +27,28 @@ from holdfast.fs.namespace.rename_completion import RenameCompletion
 from holdfast.fs.namespace.rename_directory import DirectoryRenames
 from holdfast.fs.namespace.rename_exchange import Exchange
 from holdfast.fs.namespace.rename_replay import RenameReplay
-from holdfast.fs.remote_view.fallback_guard import FallbackGuard
-from holdfast.fs.writeback.object_versions import ObjectVersions
+from holdfast.fs.remote_view.views import Views
 from holdfast.fs.writeback.publisher import Sent
 from holdfast.fs.writeback.remote_deletes import do_nothing
+from holdfast.fs.writeback.sending import Sending
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE
 from holdfast.system.waits import before_waiting
 
 
-@dataclass(eq=False)
 class Renaming:
     """Carries out renameat2(2)."""
 
-    _directories: Directories
-    _nodes: NodeTable
-    _policy: NamePolicy
-    _local_files: LocalFiles
-    _link_upload: LinkUpload
-    _moves: FileMoves
-    _versions: ObjectVersions
-    _completion: RenameCompletion
-    _directory_renames: DirectoryRenames
-    _exchange: Exchange
-    _replay: RenameReplay
-    _guard: FallbackGuard
+    def __init__(self, base: Foundation, views: Views, sending: Sending, files: Files, link_upload: LinkUpload) -> None:
+        self._directories, self._nodes, self._policy = base.directories, base.nodes, base.policy
+        self._guard, self._versions, self._local_files = views.guard, sending.versions, files.local_files
+        self._link_upload = link_upload
+        self._moves = FileMoves(base, views, sending, files, link_upload)
+        self._completion = RenameCompletion(
+            base.directories, base.nodes, files.files, sending.queue, sending.remote_deletes, files.background
+        )
+        self._directory_renames = DirectoryRenames(base, views.whiteouts)
+        self._exchange = Exchange(base)
+        self._replay = RenameReplay(base, sending, self._completion)
 
     async def rename(
         self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller, attempt: Attempt = FIRST

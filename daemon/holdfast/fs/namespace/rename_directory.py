@@ -5,40 +5,32 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
-from dataclasses import dataclass
 from functools import partial
 
 import trio
 
 from holdfast.errors import HoldsObjectsError, NoSuchEntryError, ZoneRootBusyError
-from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.name_policy import Name
-from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.namespace.large_directories import LargeDirectories
-from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.whiteouts import Left, Whiteouts
-from holdfast.index import NameMarks
-from holdfast.store import RENAME_NOREPLACE, Tree, rename_with_flags
+from holdfast.store import RENAME_NOREPLACE, rename_with_flags
 from holdfast.system.file_id import FileStat
-from holdfast.zones import NameTable, ZoneMap, ZonePath
+from holdfast.zones import ZonePath
 
 _WALKS = 5
 """The number of walks through a directory while files are being made in it."""
 
 
-@dataclass(eq=False)
 class DirectoryRenames:
     """Carries out renameat2(2) of directories."""
 
-    _directories: Directories
-    _nodes: NodeTable
-    _zones: ZoneMap
-    _names: NameTable
-    _tree: Tree
-    _view: StoreView
-    _whiteouts: Whiteouts
-    _marks: NameMarks
-    _large: LargeDirectories
+    def __init__(self, base: Foundation, whiteouts: Whiteouts) -> None:
+        parts = base.parts
+        self._directories, self._nodes, self._view = base.directories, base.nodes, base.view
+        self._zones, self._names, self._tree, self._marks = parts.zones, parts.names, parts.store.tree, parts.index.marks
+        self._whiteouts = whiteouts
+        self._large = LargeDirectories(parts.store.freeing)
 
     async def rename(self, old: Name, new: Name, flags: int) -> None:
         """Move the directory ``old`` to ``new``. Raises ``HoldsObjectsError``."""

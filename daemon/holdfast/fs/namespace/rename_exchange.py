@@ -5,35 +5,25 @@ from __future__ import annotations
 import os
 import stat as stat_module
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from holdfast.errors import FileBusyError, NoSuchEntryError, UnsupportedError, ZoneRootBusyError
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.entry_updates import EntryUpdates
-from holdfast.fs.inodes.hot_files import HotFiles
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.replay import Attempt
 from holdfast.fs.namespace.new_entries import check_storable
-from holdfast.session import SessionRecords
-from holdfast.store import RENAME_EXCHANGE, Tree, rename_with_flags
+from holdfast.store import RENAME_EXCHANGE, rename_with_flags
 from holdfast.system.file_id import FileId, FileStat
-from holdfast.zones import ZoneMap
 
 
-@dataclass(eq=False)
 class Exchange:
     """Exchanges names."""
 
-    _directories: Directories
-    _nodes: NodeTable
-    _zones: ZoneMap
-    _updates: EntryUpdates
-    _records: SessionRecords
-    _tree: Tree
-    _hot: HotFiles
+    def __init__(self, base: Foundation) -> None:
+        parts = base.parts
+        self._directories, self._nodes, self._updates, self._hot = base.directories, base.nodes, base.updates, base.hot
+        self._zones, self._records, self._tree = parts.zones, parts.session.records, parts.store.tree
 
     async def settle(self, one: Name, other: Name) -> None:
         """Wait for the locks of both files, if users can hold them."""

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import stat as stat_module
-from dataclasses import dataclass
 
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.namespace.rename_completion import RenameCompletion
-from holdfast.fs.writeback.object_versions import ObjectVersions
-from holdfast.fs.writeback.remote_deletes import RemoteDeletes
-from holdfast.fs.writeback.writeback_queue import WritebackQueue
-from holdfast.index import Entries
+from holdfast.fs.writeback.sending import Sending
 
 
-@dataclass(eq=False)
 class RenameReplay:
     """Finishes renames that the kernel has resent."""
 
-    _directories: Directories
-    _nodes: NodeTable
-    _policy: NamePolicy
-    _entries: Entries
-    _versions: ObjectVersions
-    _remote_deletes: RemoteDeletes
-    _queue: WritebackQueue
-    _completion: RenameCompletion
+    def __init__(self, base: Foundation, sending: Sending, completion: RenameCompletion) -> None:
+        self._directories, self._nodes, self._policy = base.directories, base.nodes, base.policy
+        self._entries = base.parts.index.entries
+        self._versions, self._remote_deletes, self._queue = sending.versions, sending.remote_deletes, sending.queue
+        self._completion = completion
 
     async def finish(self, source: Node, old: bytes, target: Node, new: bytes) -> None:
         """Repeat all steps of a rename but the first: the file has its new name."""

@@ -4,41 +4,30 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 from functools import partial
 
 import trio
 
 from holdfast.errors import NoSuchEntryError, ZoneNotPermittedError
-from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.replay import FIRST, Attempt
-from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.namespace.large_directories import LargeDirectories
-from holdfast.fs.remote_view.create_hints import CreateHints
-from holdfast.fs.remote_view.store_view import StoreView
-from holdfast.fs.remote_view.whiteouts import Left, Whiteouts
-from holdfast.index import NameMarks
-from holdfast.store import Tree
+from holdfast.fs.remote_view.views import Views
+from holdfast.fs.remote_view.whiteouts import Left
 from holdfast.system.file_id import FileStat
-from holdfast.zones import ZoneKind, ZoneMap, ZonePath
+from holdfast.zones import ZoneKind, ZonePath
 
 
-@dataclass(eq=False)
 class Rmdir:
     """Removes directories."""
 
-    _directories: Directories
-    _nodes: NodeTable
-    _zones: ZoneMap
-    _tree: Tree
-    _view: StoreView
-    _whiteouts: Whiteouts
-    _hints: CreateHints
-    _marks: NameMarks
-    _ttl: TimeToLive
-    _large: LargeDirectories
+    def __init__(self, base: Foundation, views: Views) -> None:
+        parts = base.parts
+        self._directories, self._nodes, self._ttl, self._view = base.directories, base.nodes, base.ttl, base.view
+        self._zones, self._tree, self._marks = parts.zones, parts.store.tree, parts.index.marks
+        self._whiteouts, self._hints = views.whiteouts, views.hints
+        self._large = LargeDirectories(parts.store.freeing)
 
     async def rmdir(self, parent: Node, name: bytes, attempt: Attempt = FIRST) -> None:
         """rmdir(2). A directory of a store's zone is empty if a LIST within the metadata TTL shows no objects.

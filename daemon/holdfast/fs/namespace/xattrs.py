@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 
 from holdfast.errors import StaleNodeError
 from holdfast.fs.file_io.local_files import LocalFiles
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.entry_updates import EntryUpdates
-from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.replay import FIRST, Attempt
-from holdfast.session import SessionRecords
-from holdfast.store import OrdinaryUser
 from holdfast.system.file_id import file_stat
 
 _ACCESS_LISTS = (b"system.posix_acl_access", b"system.posix_acl_default")
@@ -23,16 +18,13 @@ _PRIVATE = b"user.holdfast."
 _TRUSTED = b"trusted."
 
 
-@dataclass(eq=False)
 class ExtendedAttributes:
     """Carries out getxattr(2) and its kin. An entry that exists only in the store has no attributes until one is set."""
 
-    _directories: Directories
-    _local_files: LocalFiles
-    _updates: EntryUpdates
-    _records: SessionRecords
-    _hot: HotFiles
-    _ordinary_user: OrdinaryUser
+    def __init__(self, base: Foundation, local_files: LocalFiles) -> None:
+        self._directories, self._updates, self._hot = base.directories, base.updates, base.hot
+        self._records, self._ordinary_user = base.parts.session.records, base.ordinary_user
+        self._local_files = local_files
 
     def get(self, node: Node, name: bytes, attempt: Attempt = FIRST) -> bytes:
         """Return the value. Raises ``OSError`` with ENODATA if there is none.

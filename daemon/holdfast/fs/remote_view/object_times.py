@@ -20,7 +20,7 @@ from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.invalidation import Invalidation
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
-from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.fs.store_view import StoreView
 from holdfast.index import CachedName, Entries, Entry, EntryState
 from holdfast.remote import ObjectInfo
 from holdfast.store import Stamp, Tree, stamp_of

@@ -20,8 +20,8 @@ from holdfast.errors import NameNotStorableError, RemoteError, RemoteUnavailable
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.time_to_live import TimeToLive
-from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.whiteouts import Whiteouts
+from holdfast.fs.store_view import StoreView
 from holdfast.telemetry import EventLog
 from holdfast.transfer import CachedListing, KnownObject
 from holdfast.zones import ZoneName, ZonePath

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.fs.inodes.name_policy import Name
-from holdfast.fs.remote_view.store_view import StoreView
 from holdfast.fs.remote_view.whiteouts import Whiteouts
+from holdfast.fs.store_view import StoreView
 from holdfast.index import NameMarks
 from holdfast.zones import ZoneKind, ZoneName, ZonePath
 

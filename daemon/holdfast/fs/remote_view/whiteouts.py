@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from holdfast.fs.inodes.time_to_live import TimeToLive
-from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.fs.store_view import StoreView
 from holdfast.index import NameMarks
 from holdfast.zones import ZonePath
 

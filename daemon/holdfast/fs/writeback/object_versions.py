@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat as stat_module
 from dataclasses import dataclass
 
-from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.fs.store_view import StoreView
 from holdfast.index import CachedName, Entries, EntryState
 from holdfast.system.file_id import FileStat
 from holdfast.zones import ZoneName

@@ -21,7 +21,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.remote_view.object_times import ObjectTimes
-from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.fs.store_view import StoreView
 from holdfast.fs.writeback.remote_deletes import RemoteDeletes
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.remote import ObjectInfo

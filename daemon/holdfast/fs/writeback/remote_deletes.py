@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.fs.store_view import StoreView
 from holdfast.fs.writeback.object_versions import ObjectVersions
 from holdfast.index import CachedName, NameMarks
 from holdfast.store import Tree

@@ -10,7 +10,7 @@ import trio
 
 from holdfast.errors import HoldfastError
 from holdfast.fs.inodes.node_table import NodeTable
-from holdfast.fs.remote_view.store_view import StoreView
+from holdfast.fs.store_view import StoreView
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index import UNSENT, Entries, Entry, EntryState
 from holdfast.store import Tree

@@ -1,4 +1,4 @@
-"""Assembly of ``remote_view``."""
+"""What this node believes of the stores, and shows of them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ import time
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.remote_view.fallback_guard import FallbackGuard
+from holdfast.fs.remote_view.object_copies import ObjectCopies
 from holdfast.fs.remote_view.object_times import ObjectTimes
 from holdfast.fs.remote_view.revalidation import Revalidation
 from holdfast.fs.remote_view.visibility import Visibility
 from holdfast.fs.remote_view.whiteouts import Whiteouts
 
 
-class ViewParts:
-    """The view of the stores."""
+class Views:
+    """The parts of this room."""
 
     def __init__(self, base: Foundation) -> None:
         parts = base.parts
+        entries, tree = parts.index.entries, parts.store.tree
         self.hints = CreateHints(time.monotonic)
         self.whiteouts = Whiteouts(base.view, parts.index.marks, base.ttl)
         self.visibility = Visibility(base.view, parts.index.marks, self.whiteouts, parts.zones.top_names)
         self.guard = FallbackGuard(
-            base.rights, base.directories, base.policy, parts.store.tree, parts.index, base.copies, base.rare_events
+            base.rights, base.directories, base.policy, tree, parts.index, base.copies, base.rare_events
         )
-        self.times = ObjectTimes(
-            base.view, base.nodes, base.directories, parts.index.entries, parts.store.tree, base.invalidation
-        )
+        self.times = ObjectTimes(base.view, base.nodes, base.directories, entries, tree, base.invalidation)
+        self.object_copies = ObjectCopies(entries, base.copies, tree, self.times)
         self.revalidation = Revalidation(base.view, base.policy, self.whiteouts, base.ttl, parts.events)

@@ -1,1 +1,0 @@
-"""Assembly of the file system's packages: each module makes the parts of one or two of them."""
