@@ -5,7 +5,7 @@ are on the disk, this takes ext4 several times as long as removing the name, and
 wait for it. So a descriptor is held while the name is removed, and a thread closes it.
 
 For a large file in many pieces it takes seconds, or minutes where freed blocks are discarded (``mount -o discard``), and the
-process that closes the last descriptor can't be killed. So another process does that, in steps (``outside_calls.free``).
+process that closes the last descriptor can't be killed. So another process does that, in steps (``outside_process.free``).
 What is not free yet counts as free for users (``space``), and whoever finds no room waits for it (``capacity.room``).
 """
 
@@ -18,7 +18,8 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from holdfast.store.outside_calls import RESULT_BYTES, OutsideCalls, result_in
+from holdfast.store.outside_calls import OutsideCalls, result_in
+from holdfast.store.outside_process import RESULT
 
 QUICKLY_FREED_BYTES = 128 * 1024
 """The number of bytes that the disk frees in no time that matters, in however many pieces they are."""
@@ -178,7 +179,7 @@ class _Outside:
             self._starts, self._left = self._calls.starts, Space(0, 0)
         with suppress(BlockingIOError):
             while self._left.files and self._answers is not None:
-                _, size_bytes = result_in(self._answers[0].recv(RESULT_BYTES))
+                _, size_bytes = result_in(self._answers[0].recv(RESULT.size))
                 left_files = self._left.files - 1
                 self._left = Space(left_files, max(0, self._left.size_bytes - size_bytes) if left_files else 0)
         return self._left

@@ -4,58 +4,30 @@ A read or write past the daemon (passthrough) holds the lock of the backing file
 the caller's memory. If that memory is a mapping of a file system of the caller's own, it may never come. Whoever then
 unlinks, renames, links or changes the file waits in the kernel and can't be killed. Freeing a file in many pieces takes
 minutes, and the process that closes it can't be killed either. If this were the daemon, a killed daemon would not end, and
-the next one could not start. So another process makes these calls, each in a thread of its own. It has the descriptors that
-it was sent and nothing else, and starts and ends with the daemon, except for a call that the kernel holds.
-
-This file is also that process's program, and so imports only the standard library.
+the next one could not start. So another process makes these calls (``outside_process``), each in a thread of its own.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import fcntl
 import marshal
 import os
-import resource
 import select
 import socket
-import struct
 import subprocess
 import sys
 import threading
-import time
 from array import array
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
-from queue import SimpleQueue
-from typing import NamedTuple
 
-_LARGEST_MESSAGE_BYTES = 1 << 17
-"""The limit of a message: the value of an extended attribute has 64 KiB at most."""
-_MOST_DESCRIPTORS = 4
-_DESCRIPTORS_OF_A_CALL = 8
-"""The descriptors that come with a call, and those that it opens itself."""
-_OTHER_DESCRIPTORS = 16
+from holdfast.store import outside_process
+from holdfast.store.outside_process import RESULT
+
 _MOST_KEPT = 500
 """The limit of calls that are kept because the channel has no room for them."""
 _LONGEST_POLL_SECONDS = 1.0
-_MOST_CALLS = 1000
-_FREED_AT_ONCE = 2
-_CLOSED_AT_ONCE = 8
-"""The limit of files that are closed at the same time: all wait for the same disk and its journal."""
-_STACK_BYTES = 1 << 17
-_RESULT = struct.Struct("=iq")
-"""A positive errno or 0, and a number that the call returns."""
-RESULT_BYTES = _RESULT.size
-_ABSENT = "user.holdfast.absent"
-SHELTERED = b"file"
-"""The name of a file in a directory that is there for it alone."""
-_STEP_SECONDS = 0.004
-"""The time that a step of a truncation holds the file's lock: others wait for it that long."""
-_SMALLEST_STEP_BYTES = 32 * 1024
-_LEASE_PAUSES_SECONDS = (0.0, 0.01, 0.1, 1.0)
 
 
 class Answer:
@@ -81,7 +53,7 @@ class Answer:
     def take(self) -> None:
         """Return if the call has succeeded, or raise its ``OSError``; EIO if the process was killed. Call it once."""
         with self._channel:
-            number, _ = result_in(self._channel.recv(_RESULT.size))
+            number, _ = result_in(self._channel.recv(RESULT.size))
         if number:
             raise OSError(number, os.strerror(number))
 
@@ -109,7 +81,7 @@ class OutsideCalls:
                 self._channel = self._start()
 
     def begin(self, call: str, descriptors: Sequence[int], *arguments: int | bytes) -> Answer:
-        """Begin one of ``_CALLS``; the descriptors are duplicated. Raises ``OSError`` if there is no process for it."""
+        """Begin a call of ``outside_process``; the descriptors are duplicated. Raises ``OSError`` if it can't be sent."""
         here, there = socket.socketpair()
         with there:
             try:
@@ -192,7 +164,7 @@ class OutsideCalls:
         self.starts += 1
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with there:
-            command = [sys.executable, "-I", "-S", __file__, str(there.fileno())]
+            command = [sys.executable, "-I", "-S", outside_process.__file__, str(there.fileno())]
             # A session of its own: Ctrl-C is for the daemon only.
             subprocess.Popen(command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, env={}, start_new_session=True)
         return here
@@ -205,317 +177,5 @@ def _close_all(descriptors: Sequence[int]) -> None:
 
 def result_in(body: bytes) -> tuple[int, int]:
     """Return errno or 0, and the number that the call returns, from what the process has written."""
-    number, value = _RESULT.unpack(body) if body else (errno.EIO, 0)
+    number, value = RESULT.unpack(body) if body else (errno.EIO, 0)
     return number, value
-
-
-# --- the calls, in the other process ----------------------------------------------------------------------------------
-
-
-def probe(descriptors: Sequence[int]) -> None:
-    """Return when the lock of the file's inode is free. Removing an attribute that is not there changes nothing."""
-    with suppress(OSError):
-        os.removexattr(descriptors[0], _ABSENT)
-
-
-def probe_directory(descriptors: Sequence[int], path: bytes) -> None:
-    """Return when the lock of a directory at ``path`` below the first one is free, also if there is none any more."""
-    for name in path.split(b"/") if path else []:
-        fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptors[0])
-        os.dup2(fd, descriptors[0], inheritable=False)
-        os.close(fd)
-    with suppress(OSError):
-        os.removexattr(f"/proc/self/fd/{descriptors[0]}", _ABSENT)
-
-
-def unlink(descriptors: Sequence[int], name: bytes) -> None:
-    """unlinkat(2)."""
-    os.unlink(name, dir_fd=descriptors[0])
-
-
-def rename(descriptors: Sequence[int], old: bytes, new: bytes, flags: int) -> None:
-    """renameat2(2) within a directory or across two.
-
-    A file that changes its directory gets its new name by link(2) and loses the old one. A rename would hold a lock
-    that all renames across directories on the disk need, until it has the file's.
-    """
-    source_fd, target_fd = descriptors
-    if os.path.samestat(os.stat(source_fd), os.stat(target_fd)):
-        _rename(source_fd, old, new, flags)
-        return
-    if flags:
-        _link(source_fd, old, target_fd, new)
-    else:
-        passing = b".holdfast-moving-%d-%d" % (os.getpid(), threading.get_native_id())
-        with suppress(FileNotFoundError):
-            os.unlink(passing, dir_fd=target_fd)
-        _link(source_fd, old, target_fd, passing)
-        _rename(target_fd, passing, new, 0)
-    os.unlink(old, dir_fd=source_fd)
-
-
-def link(descriptors: Sequence[int], old: bytes, new: bytes) -> None:
-    """linkat(2)."""
-    _link(descriptors[0], old, descriptors[1], new)
-
-
-def shelter(descriptors: Sequence[int], directory: bytes) -> None:
-    """Give the first file another name, in a directory of its own in the second, for whose lock nobody else waits."""
-    with suppress(FileExistsError):
-        os.mkdir(directory, 0o700, dir_fd=descriptors[1])
-    fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptors[1])
-    try:
-        with suppress(FileNotFoundError):  # of an earlier file with the same inode number
-            os.unlink(SHELTERED, dir_fd=fd)
-        os.link(f"/proc/self/fd/{descriptors[0]}", SHELTERED, dst_dir_fd=fd, follow_symlinks=True)
-    finally:
-        os.close(fd)
-
-
-def discard(descriptors: Sequence[int], directory: bytes) -> None:
-    """Remove what ``shelter`` has made."""
-    with suppress(FileNotFoundError):
-        os.unlink(directory + b"/" + SHELTERED, dir_fd=descriptors[0])
-    os.rmdir(directory, dir_fd=descriptors[0])
-
-
-def chmod(descriptors: Sequence[int], mode: int) -> None:
-    """fchmod(2)."""
-    os.fchmod(descriptors[0], mode)
-
-
-def chown(descriptors: Sequence[int], uid: int, gid: int) -> None:
-    """fchown(2)."""
-    os.fchown(descriptors[0], uid, gid)
-
-
-def utime(descriptors: Sequence[int], atime_ns: int, mtime_ns: int) -> None:
-    """futimens(3)."""
-    os.utime(descriptors[0], ns=(atime_ns, mtime_ns))
-
-
-def setxattr(descriptors: Sequence[int], name: bytes, value: bytes, flags: int) -> None:
-    """fsetxattr(2)."""
-    os.setxattr(descriptors[0], name, value, flags)
-
-
-def removexattr(descriptors: Sequence[int], name: bytes) -> None:
-    """fremovexattr(2)."""
-    os.removexattr(descriptors[0], name)
-
-
-def truncate(descriptors: Sequence[int], size_bytes: int) -> None:
-    """ftruncate(2), a smaller size in steps, between which others get the file's lock."""
-    fd = descriptors[0]
-    step_bytes = _SMALLEST_STEP_BYTES
-    left_bytes = os.fstat(fd).st_size
-    while left_bytes - step_bytes > size_bytes:
-        left_bytes -= step_bytes
-        began = time.monotonic()
-        os.ftruncate(fd, left_bytes)
-        took = time.monotonic() - began
-        if took < _STEP_SECONDS:
-            step_bytes *= 2
-        else:
-            step_bytes = max(step_bytes // 2, _SMALLEST_STEP_BYTES)
-    os.ftruncate(fd, size_bytes)
-
-
-def fallocate(descriptors: Sequence[int], mode: int, offset: int, length: int) -> None:
-    """fallocate(2)."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.fallocate(descriptors[0], mode, ctypes.c_int64(offset), ctypes.c_int64(length)) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-
-
-def free(descriptors: Sequence[int], size_bytes: int) -> int:
-    """Free what a file takes of the disk if nothing but this descriptor leads to it, in steps: others want the disk too.
-
-    A file that somebody else still has is left as it is, and its blocks go with its last user. Returns ``size_bytes``, which
-    is what it takes.
-    """
-    _closes.wait_for(descriptors[0])
-    _free(descriptors[0])
-    return size_bytes
-
-
-def close(descriptors: Sequence[int]) -> None:
-    """Let a file be closed that had a name, and free it like any other if that has gone meanwhile."""
-    _free(descriptors[0])
-
-
-def _free(fd: int) -> None:
-    if os.fstat(fd).st_nlink == 0:
-        with suppress(OSError):
-            writable = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
-            os.dup2(writable, fd, inheritable=False)
-            os.close(writable)
-            if _is_alone(fd):
-                truncate([fd], 0)
-
-
-class _Closes:
-    """Files that this process is about to close. Until then it has them itself, and none of them can be freed."""
-
-    def __init__(self) -> None:
-        self._left: Counter[tuple[int, int]] = Counter()
-        self._changed = threading.Condition()
-
-    def begin(self, fd: int) -> None:
-        """Count one more close of a file to come."""
-        with self._changed:
-            self._left[_identity(fd)] += 1
-
-    def end(self, file: tuple[int, int]) -> None:
-        """Count one fewer close to come of the file with this device and inode."""
-        with self._changed:
-            self._left[file] -= 1
-            self._left += Counter()  # forgets what has none left
-            self._changed.notify_all()
-
-    def wait_for(self, fd: int) -> None:
-        """Return when this process has closed the file in every other place."""
-        file = _identity(fd)
-        with self._changed:
-            self._changed.wait_for(lambda: file not in self._left)
-
-
-_closes = _Closes()
-
-
-def _identity(fd: int) -> tuple[int, int]:
-    """Return a file's device and inode number."""
-    stat = os.fstat(fd)
-    return stat.st_dev, stat.st_ino
-
-
-def _is_alone(fd: int) -> bool:
-    """Say whether nobody else has the file of this descriptor open or mapped.
-
-    A mapping made in passthrough has the backing file itself and outlives the handle, so the daemon knows nothing of it. The
-    kernel does: it grants a lease for writing only to the one who has the file (F_SETLEASE in fcntl(2)). The daemon's own
-    descriptor is closed a moment after it was sent here.
-    """
-    for seconds in _LEASE_PAUSES_SECONDS:
-        time.sleep(seconds)
-        with suppress(BlockingIOError):
-            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-            return True
-    return False
-
-
-def _rename(source_fd: int, old: bytes, new: bytes, flags: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.renameat2(source_fd, old, source_fd, new, ctypes.c_uint(flags)) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-
-
-def _link(source_fd: int, old: bytes, target_fd: int, new: bytes) -> None:
-    os.link(old, new, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
-
-
-_CALLS: dict[str, Callable[..., int | None]] = {
-    call.__name__: call
-    for call in (
-        probe,
-        probe_directory,
-        unlink,
-        rename,
-        link,
-        shelter,
-        discard,
-        chmod,
-        chown,
-        utime,
-        setxattr,
-        removexattr,
-        truncate,
-        fallocate,
-        free,
-        close,
-    )
-}
-
-
-class _Job(NamedTuple):
-    """A call, its arguments, and its descriptors, the first of which gets the answer."""
-
-    call: str
-    arguments: tuple[int | bytes, ...]
-    descriptors: list[int]
-
-
-class _Threads:
-    """Carries out jobs, each in a thread, up to ``most`` at once."""
-
-    def __init__(self, most: int, room: threading.Semaphore) -> None:
-        self._most = most
-        self._room = room
-        self._jobs: SimpleQueue[_Job] = SimpleQueue()
-        self._lock = threading.Lock()
-        self._idle = self._threads = 0
-
-    def add(self, job: _Job) -> None:
-        """Begin a job; if no thread can be had for it, it waits for another job's thread."""
-        with self._lock:
-            starts = self._idle <= self._jobs.qsize() and self._threads < self._most
-            self._threads += starts
-        self._jobs.put(job)
-        if starts:
-            try:
-                threading.Thread(target=self._run).start()
-            except RuntimeError:  # the system has no more
-                with self._lock:
-                    self._threads -= 1
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                self._idle += 1
-            job = self._jobs.get()
-            with self._lock:
-                self._idle -= 1
-            _carry_out(job)
-            self._room.release()
-
-
-def _carry_out(job: _Job) -> None:
-    answer_to, *descriptors = job.descriptors
-    number, value = 0, 0
-    try:
-        value = _CALLS[job.call](descriptors, *job.arguments) or 0
-    except OSError as problem:
-        number = problem.errno or errno.EIO
-    closed = _identity(descriptors[0]) if job.call == close.__name__ else None
-    _close_all(descriptors)
-    if closed is not None:
-        _closes.end(closed)
-    with suppress(OSError):  # nobody waits any more
-        os.write(answer_to, _RESULT.pack(number, value))
-    os.close(answer_to)
-
-
-def main() -> None:
-    """Run until the daemon ends."""
-    channel = socket.socket(fileno=int(sys.argv[1]))
-    threading.stack_size(_STACK_BYTES)
-    # What has not been received stays in the channel. A call for which there are no descriptors would be lost.
-    most_descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    room = threading.Semaphore(max(1, (most_descriptors - _OTHER_DESCRIPTORS) // _DESCRIPTORS_OF_A_CALL))
-    threads = _Threads(_MOST_CALLS, room)
-    pools = {free.__name__: _Threads(_FREED_AT_ONCE, room), close.__name__: _Threads(_CLOSED_AT_ONCE, room)}
-    while True:
-        room.acquire()
-        message, descriptors, _, _ = socket.recv_fds(channel, _LARGEST_MESSAGE_BYTES, 1 + _MOST_DESCRIPTORS)
-        if not message:
-            os._exit(0)
-        call, arguments = marshal.loads(message)
-        if call == close.__name__:  # in the order in which they come, so that whoever frees it later knows
-            _closes.begin(descriptors[1])
-        pools.get(call, threads).add(_Job(call, arguments, list(descriptors)))
-
-
-if __name__ == "__main__":
-    main()

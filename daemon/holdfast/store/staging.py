@@ -18,7 +18,8 @@ from functools import partial
 
 from holdfast.store.areas import Area, Place
 from holdfast.store.deferred_free import Freeing
-from holdfast.store.outside_calls import SHELTERED, OutsideCalls
+from holdfast.store.outside_calls import OutsideCalls
+from holdfast.store.outside_process import SHELTERED
 from holdfast.store.removal import remove
 from holdfast.system.file_id import FileId, file_stat
 from holdfast.system.syscalls import RENAME_NOREPLACE, rename_with_flags, rewound
@@ -78,7 +79,7 @@ class Staging:
 class Orphanage:
     """Files whose last name was removed while they were open: kept under their inode number until closed.
 
-    One whose inode's lock a user may hold has the name ``file`` in a directory ``N.d`` (``outside_calls.shelter``).
+    One whose inode's lock a user may hold has the name ``file`` in a directory ``N.d`` (``outside_process.shelter``).
     """
 
     def __init__(self, directory_fd: int, calls: OutsideCalls, others: Iterable[Place] = ()) -> None:

@@ -19,7 +19,7 @@ from holdfast.fs.inodes.hot_files import PATIENCE_SECONDS, HotFiles
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.store import Answer, Tree
 from holdfast.store.held_directories import HeldDirectories
-from holdfast.store.outside_calls import _RESULT
+from holdfast.store.outside_process import RESULT
 from holdfast.system.file_id import file_stat
 from tests.support.users.privileges import needs_root
 
@@ -47,7 +47,7 @@ class _Calls:
 
     def end(self, number: int) -> None:
         """Let a call succeed."""
-        self.begun[number].send(_RESULT.pack(0, 0))
+        self.begun[number].send(RESULT.pack(0, 0))
 
     def close(self) -> None:
         """Close all channels."""
@@ -147,7 +147,7 @@ async def test_what_succeeds_after_its_user_was_told_that_the_file_is_busy_is_re
         files.unlink(opened, lambda: done.append("recorded"))
     await trio.testing.wait_all_tasks_blocked()
     assert (done, files.told) == ([], [])
-    files.calls.begun[0].send(_RESULT.pack(number, 0))
+    files.calls.begun[0].send(RESULT.pack(number, 0))
     if is_asked:
         with pytest.raises(FileBusyError):
             files.unlink(opened)

@@ -14,10 +14,11 @@ from holdfast.config import Durability
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.invalidation import Invalidation
-from holdfast.fs.inodes.node_table import NodeTable, NoEarlierNodes
+from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.store import Tree
 from holdfast.system.file_id import FileId, file_stat
 from holdfast.zones import Fallbacks, ZoneMap
+from tests.unit.fs.node_tables import NothingEarlier, node_table
 
 FILE_MODE, DIRECTORY_MODE = stat_module.S_IFREG | 0o644, stat_module.S_IFDIR | 0o755
 
@@ -53,7 +54,7 @@ class Kernel:
         raise AssertionError("nothing else was expected")
 
 
-class HeldByTheKernel(NoEarlierNodes):
+class HeldByTheKernel(NothingEarlier):
     """The kernel has nodes with any id from an earlier daemon."""
 
     def holds(self, node_id: int) -> bool:
@@ -75,7 +76,7 @@ def made(nodes: NodeTable, tree: Tree, kernel: Kernel) -> Invalidation:
 
 
 def test_a_copy_gets_another_id_while_the_kernel_has_something_gone_with_its_number(tree: Tree, tmp_path: Path) -> None:
-    nodes = NodeTable(FileId(2), earlier=HeldByTheKernel())
+    nodes = node_table(FileId(2), earlier=HeldByTheKernel())
     (tmp_path / "copy").touch()
     stat = file_stat(str(tmp_path / "copy"))
     made(nodes, tree, Kernel()).file_placed(b"copy", stat)
@@ -85,7 +86,7 @@ def test_a_copy_gets_another_id_while_the_kernel_has_something_gone_with_its_num
 @pytest.mark.parametrize("zone", [b"checkpoints", b"configured-once"])
 def test_an_evicted_file_keeps_its_name_whether_its_zone_is_configured_or_not(tree: Tree, zone: bytes) -> None:
     """The kernel knows files of a zone that is no longer configured from an earlier daemon; their copies are evicted too."""
-    nodes, kernel = NodeTable(FileId(2)), Kernel()
+    nodes, kernel = node_table(FileId(2)), Kernel()
     invalidation = made(nodes, tree, kernel)
     top = nodes.local(nodes.root, zone, FileId(10), DIRECTORY_MODE)
     job = nodes.local(top, b"job", FileId(11), DIRECTORY_MODE)

@@ -14,10 +14,10 @@ import pytest
 from holdfast.errors import StaleNodeError
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_recovery import Names, NodeRecovery
-from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.session import NodeRecord
 from holdfast.store import Tree
 from holdfast.system.file_id import NO_FILE, FileId, FileStat
+from tests.unit.fs.node_tables import node_table
 
 ROOT, DIRECTORY, FILE = FileId(2), FileId(10), FileId(20)
 FILE_MODE, DIRECTORY_MODE = stat_module.S_IFREG | 0o644, stat_module.S_IFDIR | 0o755
@@ -33,7 +33,7 @@ class Disk:
         self.in_kernel = set(in_kernel)
         records: Any = SimpleNamespace(nodes=lambda: list(self.recorded.items()), drop=self.recorded.pop)
         self.recovery = recovery = NodeRecovery(records, lambda: self.orphans, self._stat, self.in_kernel.__contains__)
-        self.nodes = NodeTable(ROOT, earlier=recovery)
+        self.nodes = node_table(ROOT, earlier=recovery)
         recovery.load(self.nodes, names)
 
     def _stat(self, directory: Node, name: bytes) -> FileStat | None:

@@ -11,13 +11,14 @@ import trio.testing
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.system.file_id import FileId
+from tests.unit.fs.node_tables import node_table
 
 _ROOT_INODE, _FIRST_INODE, _SECOND_INODE, _FILE_INODE = FileId(2), FileId(10), FileId(11), FileId(12)
 
 
 @pytest.fixture
 def table() -> NodeTable:
-    return NodeTable(_ROOT_INODE)
+    return node_table(_ROOT_INODE)
 
 
 def known(table: NodeTable, parent: Node, name: bytes, inode: FileId, kind: int) -> Node:
@@ -59,7 +60,7 @@ def test_names_are_known_by_directory_whatever_comes_and_goes(table: NodeTable) 
 
 def test_directories_leave_with_the_last_node_that_has_a_name_in_them() -> None:
     left: list[Node] = []
-    table = NodeTable(_ROOT_INODE, left=left.append)
+    table = node_table(_ROOT_INODE, left=left.append)
     outer = known(table, table.root, b"outer", _FIRST_INODE, stat.S_IFDIR)
     inner = known(table, outer, b"inner", _SECOND_INODE, stat.S_IFDIR)
     file = known(table, inner, b"file", _FILE_INODE, stat.S_IFREG)
@@ -97,7 +98,7 @@ def test_a_directory_leaves_when_the_last_name_in_it_goes(table: NodeTable) -> N
 
 
 def test_a_new_file_gets_no_id_that_the_kernel_has_not_let_go_of() -> None:
-    table = NodeTable(_ROOT_INODE, reserved={_FILE_INODE})
+    table = node_table(_ROOT_INODE, reserved={_FILE_INODE})
     first = known(table, table.root, b"first", _FILE_INODE, stat.S_IFREG)
     assert first.id != _FILE_INODE
     assert table.of_backing(_FILE_INODE) is first

@@ -17,17 +17,16 @@ For what is not hot, which is nearly everything, this costs a look at one attrib
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import trio
 
-from holdfast.errors import FileBusyError, HoldfastError
+from holdfast.errors import FileBusyError
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
+from holdfast.fs.inodes.late_calls import LateCall, LateCalls
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
@@ -43,7 +42,6 @@ from holdfast.store import (
 from holdfast.system.file_id import FileId, file_stat
 from holdfast.system.waits import before_waiting
 
-_log = logging.getLogger("holdfast.fs")
 PATIENCE_SECONDS = 3.0
 """The time that a caller waits: longer than a write or read takes on a disk that works."""
 LONG_PATIENCE_SECONDS = 60.0
@@ -59,20 +57,6 @@ limit is one."""
 T = TypeVar("T")
 
 
-class _LateCall(NamedTuple):
-    """A call that has not ended in time: whose file it is, and whether the event loop has waited for it.
-
-    ``then`` is called once it has succeeded, and the kernel asks again for ``names``: each a directory's inode number and a
-    name in it.
-    """
-
-    uid: int
-    answer: Answer
-    delays_all: bool
-    names: Sequence[tuple[FileId, bytes]]
-    then: Callable[[], None] | None
-
-
 class HotFiles:
     """Makes calls on hot files."""
 
@@ -83,15 +67,14 @@ class HotFiles:
         descriptors: DescriptorCache,
         invalidate: Callable[[int, bytes], None],
     ) -> None:
-        self._invalidate = invalidate
         self._calls: OutsideCalls = store.calls
         self._tree = store.tree
         self._orphanage = store.orphanage
         self._quarantine = store.quarantine
         self._nodes = nodes
         self._descriptors = descriptors
-        self._late: dict[FileId, list[_LateCall]] = {}
-        """The calls that have not ended in time, by inode number."""
+        self._late_calls = LateCalls(nodes, store.orphanage, invalidate)
+        self._late = self._late_calls.by_file
         self._running: set[FileId] = set()
         """The inode numbers of files that are changed for longer by the other process, for any user."""
 
@@ -143,7 +126,7 @@ class HotFiles:
                 if inode not in self._late:
                     raise
             deadline = min(deadline, trio.current_time() + PATIENCE_SECONDS)
-            while self._is_late(inode):  # whoever looks first closes the answer that an event would need
+            while self._late_calls.is_late(inode):  # whoever looks first closes the answer that an event would need
                 if trio.current_time() >= deadline:
                     raise FileBusyError(_STILL_HELD)
                 await trio.sleep(_AT_ONCE_SECONDS)
@@ -162,7 +145,7 @@ class HotFiles:
         """
         await before_waiting()
         self._check_free(opened)
-        if self._late and self._late_of(_user_of(opened)) >= _MOST_LATE:
+        if self._late and self._late_calls.of(_user_of(opened)) >= _MOST_LATE:
             raise FileBusyError(_STILL_HELD)
         answer = self._calls.begin(call, [opened.fd, *directories], *arguments)
         is_long = patience > PATIENCE_SECONDS and opened.inode not in self._running
@@ -175,7 +158,7 @@ class HotFiles:
             if is_long:
                 self._running.discard(opened.inode)
             if not answer.has_come():
-                self._became_late(opened, answer, delays_all=False)
+                self._late_calls.add(opened.inode, LateCall(_user_of(opened), answer, delays_all=False))
         self._take(opened, answer)
 
     def call_now(
@@ -193,7 +176,7 @@ class HotFiles:
         ``then`` records what the call has done if it succeeds after ``FileBusyError``.
         """
         self._check_free(opened)
-        if self._late and self._late_of(_user_of(opened), delays_all=True):
+        if self._late and self._late_calls.of(_user_of(opened), delays_all=True):
             raise FileBusyError(_STILL_HELD)
         held = [self._as_held(fd) for fd, _ in holds]
         if held:
@@ -201,7 +184,7 @@ class HotFiles:
         answer = self._calls.begin(call, descriptors, *arguments)
         if not answer.has_come(_AT_ONCE_SECONDS):
             names = [(directory.inode, name) for directory, (_, name) in zip(held, holds, strict=True)]
-            self._became_late(opened, answer, delays_all=True, names=names, then=then)
+            self._late_calls.add(opened.inode, LateCall(_user_of(opened), answer, True, names, then))
             for directory in held:
                 self._hold(directory, answer)
         elif held:
@@ -311,42 +294,11 @@ class HotFiles:
 
     def _check_free(self, opened: OpenFile) -> None:
         """Raise ``FileBusyError`` if a call on the file is late."""
-        if self._late and self._is_late(opened.inode):
+        if self._late and self._late_calls.is_late(opened.inode):
             raise FileBusyError(_STILL_HELD)
 
-    def _is_late(self, inode: FileId) -> bool:
-        self._forget_ended()
-        return inode in self._late
-
-    def _late_of(self, uid: int, *, delays_all: bool = False) -> int:
-        """Return how many calls on the user's files are late; with ``delays_all`` only those the event loop waited for.
-
-        The files of root, and those that nobody has opened, count for nobody.
-        """
-        late = (each for calls in self._late.values() for each in calls)
-        return sum(uid == each.uid != 0 and each.delays_all >= delays_all for each in late)
-
     def _is_in_use(self, inode: FileId) -> bool:
-        return inode in self._running or self._is_late(inode)
-
-    def _became_late(
-        self,
-        opened: OpenFile,
-        answer: Answer,
-        *,
-        delays_all: bool,
-        names: Sequence[tuple[FileId, bytes]] = (),
-        then: Callable[[], None] | None = None,
-    ) -> None:
-        self._late.setdefault(opened.inode, []).append(_LateCall(_user_of(opened), answer, delays_all, names, then))
-        if then is not None:
-            trio.lowlevel.spawn_system_task(self._wait_for, answer)
-
-    async def _wait_for(self, answer: Answer) -> None:
-        if not answer.has_ended():
-            with suppress(trio.ClosedResourceError, OSError):  # somebody has asked before, whether it has come
-                await trio.lowlevel.wait_readable(answer)
-        self._forget_ended()
+        return inode in self._running or self._late_calls.is_late(inode)
 
     def _as_held(self, directory_fd: int) -> HeldDirectory:
         """Return how to write down a directory. Raises ``OSError`` if its path is too long for that."""
@@ -361,40 +313,6 @@ class HotFiles:
         node = self._nodes.of_backing(directory.inode)
         if node is not None:
             self._descriptors.forget(node.id)
-
-    def _forget_ended(self) -> None:
-        for inode, calls in list(self._late.items()):
-            for late in [late for late in calls if late.answer.has_come()]:
-                if late in calls:
-                    calls.remove(late)
-                    self._end(late)
-                    self._end_shelter(inode)
-            if not calls:
-                self._late.pop(inode, None)
-
-    def _end(self, late: _LateCall) -> None:
-        """Close the answer of a call that has ended, and record what it has done if it has succeeded."""
-        if late.then is None:
-            late.answer.close()
-            return
-        trio.lowlevel.notify_closing(late.answer)
-        try:
-            late.answer.take()
-            late.then()
-        except (OSError, HoldfastError) as problem:
-            _log.warning("a late call on a file that was held up has failed, or can't be recorded: %s", problem)
-        except Exception:  # noqa: BLE001 whoever happens to ask first has no part in it
-            _log.exception("a late call on a file that was held up can't be recorded")
-        for inode, name in late.names:
-            directory = self._nodes.of_backing(inode)
-            if directory is not None:
-                self._invalidate(directory.id, name)
-
-    def _end_shelter(self, inode: FileId) -> None:
-        """Let go of what keeps the file for the next daemon, unless it is open without a name."""
-        node = self._nodes.of_backing(inode)
-        if node is None or node.opened is None or node.is_named:
-            self._orphanage.release(inode)
 
 
 def _user_of(opened: OpenFile) -> int:

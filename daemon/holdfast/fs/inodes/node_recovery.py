@@ -29,7 +29,7 @@ Names = dict[FileId, list[tuple[FileId, bytes]]]
 
 
 class NodeRecovery:
-    """The node table's ``EarlierNodes``. It is empty until ``load``, which is called only on a takeover."""
+    """The nodes that the kernel may know from an earlier daemon: none until ``load``, which is called only on a takeover."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Storage of node records for the next daemon (``node_table.NodeKeeper``)."""
+"""Storage of node records for the next daemon."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Invariants:
 The table belongs to the event loop; every change is made between two awaits.
 
 Ids outlive the daemon, because the kernel keeps using them. An id that is an inode number is recovered from the tree; all
-others are recorded (``NodeKeeper``). The kernel's reference counts are not recorded: see ``forget``.
+others are recorded (``NodeStore``). The kernel's reference counts are not recorded: see ``forget``.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ import stat as stat_module
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -35,87 +34,35 @@ from holdfast.errors import SessionFullError, StaleNodeError
 from holdfast.fs.inodes.node import ROOT_ID, Node, path_of
 from holdfast.system.file_id import NO_FILE, FileId
 
+if TYPE_CHECKING:
+    from holdfast.fs.inodes.node_recovery import NodeRecovery
+    from holdfast.fs.inodes.node_store import NodeStore
+    from holdfast.fs.inodes.pending_unlinks import RecentInodes
+
 _log = logging.getLogger("holdfast.fs")
 _REMOTE_RANGE = 1 << 62
 _SPARE_RANGE = 3 << 61
 _SPARE_IDS = 1 << 32  # per run
 
 
-def _nobody_cares(node: Node) -> None:
-    del node
-
-
-class NodeKeeper(Protocol):
-    """Records the nodes whose id is not an inode number."""
-
-    def keep(self, node: Node) -> None:
-        """Write or update the record of a node."""
-
-    def drop(self, node_id: int) -> None:
-        """Delete the record of the id, if there is one."""
-
-
-class Reserved(Protocol):
-    """The ids that are in no table but that the kernel may still use for removed files."""
-
-    def __contains__(self, node_id: int, /) -> bool: ...
-
-    def discard(self, node_id: int, /) -> None:
-        """Remove an id that the kernel has forgotten."""
-
-
-class EarlierNodes(Protocol):
-    """The nodes that the kernel may know from an earlier daemon of this mount (``node_recovery``)."""
-
-    def find(self, table: NodeTable, node_id: int) -> Node | None:
-        """Return the node for an id that is not in the table; None if it no longer exists."""
-
-    def holds(self, node_id: int) -> bool:
-        """Say whether the kernel has a node with this id, which is not in the table, from an earlier daemon."""
-
-    def node_made(self, table: NodeTable, node: Node) -> None:
-        """Add what the kernel may have of a file for one of whose names a node was made: other names, and stale pages."""
-
-    def node_left(self, node: Node) -> None:
-        """Note that a node has left the table."""
-
-
-class NoEarlierNodes:
-    """The mount had no earlier daemon."""
-
-    def find(self, table: NodeTable, node_id: int) -> Node | None:
-        """Return None."""
-
-    def holds(self, node_id: int) -> bool:
-        """Say no."""
-        del node_id
-        return False
-
-    def node_made(self, table: NodeTable, node: Node) -> None:
-        """Add no names."""
-
-    def node_left(self, node: Node) -> None:
-        """Do nothing."""
-
-
 class NodeTable:
     """All nodes that the kernel knows. ``left`` is called with each node that leaves the table.
 
-    Ids that are not in the table are looked up in ``earlier``. New nodes never get an id in ``reserved``. ``run`` numbers
-    the daemons of a mount, so that no two of them generate the same id. ``zones`` has the number of each directory in the
-    root, by which nodes are counted.
+    Ids that are not in the table are looked up in ``earlier``. New nodes never get an id in ``reserved``: the kernel may
+    still use it for a removed file. ``run`` numbers the daemons of a mount, so that no two of them generate the same id.
+    ``zones`` has the number of each directory in the root, by which nodes are counted.
     """
 
     def __init__(
         self,
         root_inode: FileId,
-        run: int = 0,
+        run: int,
         *,
-        keeper: NodeKeeper | None = None,
-        reserved: Reserved | None = None,
-        earlier: EarlierNodes | None = None,
-        left: Callable[[Node], None] = _nobody_cares,
-        zones: Mapping[bytes, int] = MappingProxyType({}),
+        keeper: NodeStore,
+        reserved: RecentInodes,
+        earlier: NodeRecovery,
+        left: Callable[[Node], None],
+        zones: Mapping[bytes, int],
     ) -> None:
         self.root = Node(ROOT_ID, None, b"", root_inode, True)
         self.root.lookups = 1
@@ -131,9 +78,9 @@ class NodeTable:
         self._has_more = trio.Event()
         self._spare = itertools.count(_SPARE_RANGE + run * _SPARE_IDS)
         self._left = left
-        self._keeper: NodeKeeper = keeper or _NothingKept()
-        self._reserved: Reserved = set() if reserved is None else reserved
-        self._earlier: EarlierNodes = earlier or NoEarlierNodes()
+        self._keeper = keeper
+        self._reserved = reserved
+        self._earlier = earlier
 
     def all(self) -> list[Node]:
         """Return all nodes."""
@@ -393,13 +340,3 @@ class NodeTable:
 
 def _id_from(path: bytes) -> int:
     return _REMOTE_RANGE | position_of(path) >> 2
-
-
-class _NothingKept:
-    """Keeps no records, for a mount without a session."""
-
-    def keep(self, node: Node) -> None:
-        """Do nothing."""
-
-    def drop(self, node_id: int) -> None:
-        """Do nothing."""
