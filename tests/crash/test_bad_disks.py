@@ -290,7 +290,7 @@ def test_nobody_waits_for_a_daemon_whose_disk_has_failed_and_nothing_committed_i
     is_kept: bool, make_node: NodeFactory, bad_disk: RecordedDisk, workspace: Path
 ) -> None:
     node = make_node(store__directory=bad_disk.path / "store")
-    node.supervised = True
+    node.supervised, node.outlives_daemon = True, False
     node.expected_faults += ["has failed", "Fatal Python error: Bus error", "most recent call first", "  File "]
     with ExitStack() as stack:
         if is_kept:

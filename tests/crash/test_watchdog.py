@@ -18,6 +18,7 @@ from tests.conftest import NodeFactory
 from tests.support.daemons.faults.requests import BLOCKED
 from tests.support.daemons.node import Node, wait_until
 from tests.support.disks.mounts import unserved
+from tests.support.kernel.needs import needs_takeover
 from tests.support.processes.children import children_of
 from tests.support.users.privileges import needs_root
 
@@ -37,7 +38,7 @@ sys.stdin.read()
 @pytest.fixture
 def watched(make_node: NodeFactory, request: pytest.FixtureRequest) -> Node:
     node = make_node()
-    node.supervised = True
+    node.supervised, node.outlives_daemon = True, False
     node.watchdog_seconds = getattr(request, "param", _SECONDS)
     node.faults = ["hang_on_signal"]
     node.start()
@@ -50,6 +51,7 @@ def probes(node: Node) -> list[int]:
     return children_of(node.pid, b"mount_probe")
 
 
+@needs_takeover
 @pytest.mark.parametrize("blow", [signal.SIGSTOP, signal.SIGUSR1], ids=["stopped", "event loop blocked"])
 def test_a_daemon_that_hangs_is_replaced_under_running_work(blow: signal.Signals, watched: Node) -> None:
     watched.expected_faults += ["Fatal Python error: Aborted", "most recent call first", "  File "]

@@ -106,7 +106,7 @@ def test_while_the_daemons_pod_ends_and_another_pod_writes(prefix: list[str], ma
 @pytest.mark.parametrize("faults", KERNELS)
 def test_while_a_supervised_daemon_is_killed(faults: list[str], make_node: NodeFactory) -> None:
     node = make_node()
-    node.faults, node.supervised = faults, True
+    node.faults, node.supervised, node.outlives_daemon = faults, True, False
     node.start()
     with nothing_lands_below(node) as book:
         for _ in range(ROUNDS):
@@ -119,7 +119,7 @@ def test_while_a_supervised_daemon_is_killed(faults: list[str], make_node: NodeF
 @pytest.mark.promise("below-the-mount")
 def test_while_supervisor_and_daemon_are_killed(make_node: NodeFactory) -> None:
     node = make_node()
-    node.supervised = True
+    node.supervised, node.outlives_daemon = True, False
     node.start()
     with nothing_lands_below(node) as book:
         for _ in range(ROUNDS):

@@ -23,7 +23,7 @@ from tests.support.kernel.needs import needs_takeover
 from tests.support.kernel.small_mount import SmallMount
 from tests.support.users.privileges import MAY_NET_RAW, as_nobody, needs_root
 
-pytestmark = [needs_root, needs_takeover]
+pytestmark = needs_root
 
 MIB = 2**20
 DATA = {"READ", "WRITE"}
@@ -68,6 +68,7 @@ def is_open_for_writing(path: Path) -> bool:
 # --- passthrough ------------------------------------------------------------------------------------------------------
 
 
+@needs_takeover
 def test_data_moves_without_a_request(small: SmallMount) -> None:
     pattern = os.urandom(MIB)
     with (small.path / "file").open("w+b", buffering=0) as file:
@@ -102,6 +103,7 @@ def test_the_size_is_right_after_each_write(small: SmallMount) -> None:
         assert os.pread(file.fileno(), 100, 0) == b"x" * 10
 
 
+@needs_takeover
 def test_appends_of_two_handles_do_not_overwrite_each_other(small: SmallMount) -> None:
     path = small.path / "file"
     with path.open("ab", buffering=0) as one, path.open("ab", buffering=0) as other:
@@ -112,6 +114,7 @@ def test_appends_of_two_handles_do_not_overwrite_each_other(small: SmallMount) -
     assert not DATA & small.ask().requests.keys()
 
 
+@needs_takeover
 def test_mappings_go_to_the_backing_file(small: SmallMount) -> None:
     backing = small.backing / "file"
     backing.write_bytes(b"a" * 8192)
@@ -128,12 +131,14 @@ def test_mappings_go_to_the_backing_file(small: SmallMount) -> None:
     assert not DATA & small.ask().requests.keys()
 
 
+@needs_takeover
 def test_a_program_runs_from_the_mount(small: SmallMount) -> None:
     shutil.copy("/bin/echo", small.path / "echo")
     assert subprocess.run([small.path / "echo", "hello"], check=True, capture_output=True).stdout == b"hello\n"
     assert not DATA & small.ask().requests.keys()
 
 
+@needs_takeover
 def test_copies_inside_the_kernel_need_no_daemon(small: SmallMount) -> None:
     pattern = os.urandom(MIB)
     (small.path / "from").write_bytes(pattern)
@@ -144,6 +149,7 @@ def test_copies_inside_the_kernel_need_no_daemon(small: SmallMount) -> None:
     assert not DATA & small.ask().requests.keys()
 
 
+@needs_takeover
 def test_direct_io_reads_the_disk(small: SmallMount) -> None:
     (small.backing / "file").write_bytes(b"d" * 8192)
     fd = os.open(small.path / "file", os.O_RDWR | os.O_DIRECT)
@@ -209,6 +215,7 @@ def has_released(small: SmallMount, handles: int) -> bool:
     return told.requests.get("RELEASE") == handles and told.open == 0
 
 
+@needs_takeover
 def test_a_file_in_passthrough_is_known_to_have_no_capabilities_as_long_as_it_is_open(small: SmallMount) -> None:
     path = small.path / "file"
     with path.open("wb"), pytest.raises(OSError, match="No data available"):
@@ -242,6 +249,7 @@ def test_a_lent_directory_is_answered_for_from_its_descriptor(small: SmallMount)
 # --- backing ids ------------------------------------------------------------------------------------------------------
 
 
+@needs_takeover
 def test_the_last_handle_closes_the_backing_file(small: SmallMount) -> None:
     path, backing = small.path / "file", small.backing / "file"
     with path.open("wb"):
@@ -297,6 +305,7 @@ def test_files_that_the_daemon_serves_stand_beside_those_it_does_not(small: Smal
     assert told.requests["WRITE"] == 1
 
 
+@needs_takeover
 def test_a_handle_for_direct_io_does_not_bind_later_opens(small: SmallMount) -> None:
     (small.backing / "file.late").write_bytes(b"x" * 4096)
     path = small.path / "file.late"
@@ -310,6 +319,7 @@ def test_a_handle_for_direct_io_does_not_bind_later_opens(small: SmallMount) -> 
     assert small.ask().requests["READ"] == 2
 
 
+@needs_takeover
 def test_the_kernel_fails_an_open_of_another_kind(small: SmallMount) -> None:
     (small.backing / "file.mixed").write_bytes(b"x")
     path = small.path / "file.mixed"
@@ -322,6 +332,7 @@ def test_the_kernel_fails_an_open_of_another_kind(small: SmallMount) -> None:
 # --- without it -------------------------------------------------------------------------------------------------------
 
 
+@needs_takeover
 def test_switched_off_the_daemon_serves(unmounted: SmallMount) -> None:
     unmounted.start(passthrough=False)
     (unmounted.path / "file").write_bytes(b"served")
@@ -346,6 +357,7 @@ def test_without_the_c_module_the_daemon_serves(unmounted: SmallMount) -> None:
 # --- takeover ---------------------------------------------------------------------------------------------------------
 
 
+@needs_takeover
 def test_data_of_open_files_moves_while_there_is_no_daemon(small: SmallMount) -> None:
     with (small.path / "file").open("w+b", buffering=0) as file:
         os.ftruncate(file.fileno(), 4096)
@@ -361,6 +373,7 @@ def test_data_of_open_files_moves_while_there_is_no_daemon(small: SmallMount) ->
     assert not is_open_for_writing(small.backing / "file")
 
 
+@needs_takeover
 def test_a_request_that_came_while_there_was_no_daemon_is_carried_out(
     small: SmallMount, meanwhile: Callable[..., Future[Any]]
 ) -> None:
@@ -372,6 +385,7 @@ def test_a_request_that_came_while_there_was_no_daemon_is_carried_out(
     assert small.ask().resent == []
 
 
+@needs_takeover
 @pytest.mark.parametrize("daemons_that_die", [1, 3])
 def test_a_directory_that_was_made_before_the_daemon_died_is_made_once(
     unmounted: SmallMount, meanwhile: Callable[..., Future[Any]], daemons_that_die: int
@@ -390,6 +404,7 @@ def test_a_directory_that_was_made_before_the_daemon_died_is_made_once(
         (unmounted.path / "made").mkdir()
 
 
+@needs_takeover
 def test_a_file_whose_creation_was_not_answered_is_opened_in_passthrough_all_the_same(
     unmounted: SmallMount, meanwhile: Callable[..., Future[Any]]
 ) -> None:
@@ -406,6 +421,7 @@ def test_a_file_whose_creation_was_not_answered_is_opened_in_passthrough_all_the
     assert not DATA & told.requests.keys()
 
 
+@needs_takeover
 def test_a_file_opened_under_one_daemon_is_opened_again_under_the_next(small: SmallMount) -> None:
     path = small.path / "file"
     path.write_bytes(b"first")
@@ -419,6 +435,7 @@ def test_a_file_opened_under_one_daemon_is_opened_again_under_the_next(small: Sm
     assert not DATA & small.ask().requests.keys()
 
 
+@needs_takeover
 def test_a_daemon_that_died_before_it_spoke_to_the_kernel_is_followed_by_one_that_does(unmounted: SmallMount) -> None:
     unmounted.start(die_in="start")
     unmounted.kill()
@@ -429,6 +446,7 @@ def test_a_daemon_that_died_before_it_spoke_to_the_kernel_is_followed_by_one_tha
     assert unmounted.kept.exists()
 
 
+@needs_takeover
 def test_a_daemon_that_died_with_its_first_reply_unsent_is_followed_by_one_that_sends_it(
     unmounted: SmallMount, small: SmallMount
 ) -> None:
@@ -443,6 +461,7 @@ def test_a_daemon_that_died_with_its_first_reply_unsent_is_followed_by_one_that_
     assert not DATA & told.requests.keys()
 
 
+@needs_takeover
 def test_a_mount_keeps_what_was_agreed_on_at_its_start(unmounted: SmallMount) -> None:
     unmounted.start(passthrough=False)
     (unmounted.path / "file").write_bytes(b"served")
@@ -454,6 +473,7 @@ def test_a_mount_keeps_what_was_agreed_on_at_its_start(unmounted: SmallMount) ->
     assert told.takeover == "takeover"
 
 
+@needs_takeover
 def test_nothing_fails_while_daemons_are_killed_one_after_the_other(
     small: SmallMount, meanwhile: Callable[..., Future[Any]]
 ) -> None:

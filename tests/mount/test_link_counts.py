@@ -12,12 +12,14 @@ import pytest
 from tests.conftest import NodeFactory
 from tests.support.daemons.faults.switches import HELD
 from tests.support.daemons.node import Node, wait_until
+from tests.support.kernel.needs import needs_takeover
 
 
 @pytest.fixture
 def node(make_node: NodeFactory) -> Node:
     """A supervised node with a file of two names, ``here/going`` and ``there/staying``, that the kernel does not know."""
     node = make_node()
+    node.outlives_daemon = False
     start_holding(node)
     (node.work / "here/going").write_bytes(b"bytes")
     os.link(node.work / "here/going", node.work / "there/staying")
@@ -102,6 +104,7 @@ def test_a_known_file_that_is_looked_at_while_it_loses_a_name_can_be_linked(node
     assert_linkable(staying)
 
 
+@needs_takeover
 @pytest.mark.promise("local-links")
 @pytest.mark.parametrize("look", [look_up, list_with_attributes])
 @pytest.mark.parametrize("removal", [unlink, rename_over])

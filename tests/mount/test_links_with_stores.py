@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node, wait_until
+from tests.support.kernel.needs import needs_takeover
 from tests.support.users.privileges import MALLORY
 
 BYTES = b"sorted strings " * 5000
@@ -49,7 +50,7 @@ class Linked:
 @pytest.fixture(params=[True, False], ids=["passthrough", "through the daemon"])
 def node(make_node: NodeFactory, request: pytest.FixtureRequest) -> Node:
     node = make_node(mount__passthrough=request.param, roles__driver__max_bytes=1 << 30)
-    node.supervised = True
+    node.supervised, node.outlives_daemon = True, False
     return node.start()
 
 
@@ -152,6 +153,7 @@ def test_two_who_write_at_once_by_either_name_write_two_files(both: list[Linked]
             linked.link(linked.private)
 
 
+@needs_takeover
 @pytest.mark.promise("cross-links")
 def test_what_is_open_is_not_changed_under_its_reader_nor_later_by_one_who_comes_after_a_takeover(
     both: list[Linked],

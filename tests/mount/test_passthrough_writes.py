@@ -126,6 +126,26 @@ def test_a_write_in_the_same_tick_as_a_send_is_seen(
         node.stop()
 
 
+@pytest.mark.parametrize("passthrough", [True, False], ids=["passthrough", "through the daemon"])
+@pytest.mark.parametrize("kind", ["ext3", "ext4"])
+def test_a_new_file_keeps_the_time_of_its_creation(
+    make_node: NodeFactory, workspace: Path, kind: str, *, passthrough: bool
+) -> None:
+    """Where times are coarse, too: an attribute that somebody sets tells no other time than the creation did."""
+    with mounted_image(kind, workspace / "disk", 128 << 20) as disk:
+        node = make_node(store__directory=disk / "store", mount__passthrough=passthrough).start()
+        for number in range(20):
+            path = node.work / f"file{number}"
+            path.touch()
+            shown_ns = path.stat().st_mtime_ns
+            path.chmod(0o600)
+            assert path.stat().st_mtime_ns == shown_ns
+            with path.open("ab"):
+                path.chmod(0o640)
+            assert path.stat().st_mtime_ns == shown_ns
+        node.stop()
+
+
 @pytest.mark.parametrize("zone", ["checkpoints", "work/tm_1/localState"])
 def test_a_file_that_was_changed_elsewhere_and_comes_back_is_not_taken_for_corrupt(node: Node, zone: str) -> None:
     (node.work / "tm_1").mkdir()

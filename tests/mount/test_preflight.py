@@ -111,7 +111,7 @@ def test_the_start_the_check_a_reload_and_a_restart_refuse_the_same(
     file.write_text(good)
     kept, node.settings = node.settings, {}
     node.environment["HOLDFAST_CONFIG"] = str(file)
-    node.supervised = True
+    node.supervised, node.outlives_daemon = True, False
     node.start()
     (node.checkpoints / "file").write_bytes(b"kept")
     pid = node.status().pid

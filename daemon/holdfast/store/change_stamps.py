@@ -43,6 +43,14 @@ class Stamps:
             return cls(are_fine=False)
         return cls(are_fine=len(times) == _TRIES)
 
+    def take_before_writes(self, fd: int) -> Stamp:
+        """Return size and mtime in nanoseconds of a file that nobody reads or sends now; later writes change one of them.
+
+        An empty file, as each new one is, keeps its time: whatever leaves bytes in it changes its size.
+        """
+        stat = os.fstat(fd)
+        return self.take(fd) if stat.st_size and not self.are_fine else stamp_of(stat)
+
     def take(self, fd: int) -> Stamp:
         """Return size and mtime in nanoseconds of a file; any later write will change one of them.
 

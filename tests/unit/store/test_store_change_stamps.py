@@ -37,6 +37,19 @@ def test_a_write_changes_what_was_taken_before_it(tmp_path: Path, fd: int, coars
         assert stamp_of(os.fstat(fd)) != taken
 
 
+def test_an_empty_file_that_is_about_to_be_written_keeps_its_time(fd: int) -> None:
+    stamps = Stamps(are_fine=False)
+    os.pwrite(fd, b"1", 0)
+    os.truncate(fd, 0)
+    taken = stamps.take_before_writes(fd)
+    assert taken == stamp_of(os.fstat(fd))
+    os.pwrite(fd, b"2", 0)
+    written = os.fstat(fd)
+    assert stamp_of(written) != taken
+    assert written.st_mtime_ns >= taken[1]
+    assert stamps.take_before_writes(fd)[1] < written.st_mtime_ns, "bytes, and the present tick: the next write must show"
+
+
 @pytest.mark.parametrize("mtime_ns", [5, 1 << 62])
 def test_a_time_that_no_write_gives_stays(fd: int, mtime_ns: int) -> None:
     os.utime(fd, ns=(0, mtime_ns))

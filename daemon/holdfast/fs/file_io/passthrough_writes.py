@@ -32,7 +32,7 @@ class PassthroughWrites:
     def expect(self, opened: OpenFile) -> None:
         """Note that a writable handle is handed out: bytes may change at any time from now on."""
         if opened.stamp is None:
-            opened.expect_writes(self._stamps.take(opened.fd))
+            opened.expect_writes(self._stamps.take_before_writes(opened.fd))
             self._count_writer(opened)
             if not opened.unsent:  # or there is no digest that could hold
                 self._updates.open_for_writing(opened.inode)
