@@ -52,8 +52,13 @@ def make_root(package: Path, root: Path, system: Path | None) -> None:
     _run("chroot", root, "/usr/lib/holdfast/bin/python3", "-m", "compileall", "-q", "/usr/lib/holdfast/lib")
 
 
-def write_image(root: Path, out: Path, name: str, command: Sequence[str] = ("holdfast", "--help")) -> None:
-    """Write the files in ``root`` as an image of one layer, in the form of ``docker save``; it starts ``command``."""
+def write_image(
+    root: Path, out: Path, name: str, command: Sequence[str] = ("holdfast", "--help"), entrypoint: Sequence[str] = ()
+) -> None:
+    """Write the files in ``root`` as an image of one layer, in the form of ``docker save``.
+
+    It starts ``command``, or what a container has in its place, as the arguments of ``entrypoint``.
+    """
     with tempfile.NamedTemporaryFile(dir=out.parent) as layer:
         _run("tar", "-C", root, "--numeric-owner", "--sort=name", "-cf", layer.name, ".")
         with open(layer.name, "rb") as stream:
@@ -62,7 +67,7 @@ def write_image(root: Path, out: Path, name: str, command: Sequence[str] = ("hol
             {
                 "architecture": _ARCHITECTURES[platform.machine()],
                 "os": "linux",
-                "config": {"Env": [_PATH, "LANG=C.UTF-8"], "Cmd": list(command)},
+                "config": {"Env": [_PATH, "LANG=C.UTF-8"], "Entrypoint": list(entrypoint), "Cmd": list(command)},
                 "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
             }
         ).encode()

@@ -137,8 +137,10 @@ class History:
 
     def _mounts_are(self, *expected: Path, volumes: int = 0) -> None:
         """Note a fault unless the node has Holdfast's mount at these places, and as many volumes of pods."""
-        lines = (line.split() for line in self._node.does("cat", "/proc/self/mounts").splitlines())
-        at = [Path(line[1]) for line in lines if line[2] == "fuse.holdfast"]
+        others = _mounts(
+            Path("/proc/self/mounts").read_text()
+        )  # of the machine: the node's namespace began as a copy of ours
+        at = [path for path in _mounts(self._node.does("cat", "/proc/self/mounts")) if path not in others]
         of_pods = [path for path in at if path.is_relative_to("/var/lib/kubelet")]
         if set(at) - set(of_pods) != set(expected) or len(of_pods) != volumes:
             self.faults.append(f"mounted, but for {volumes} volumes and {expected}: {at}")
@@ -157,6 +159,11 @@ class History:
 
     def _print(self, what: str, seconds: float, longest: str, errors: str) -> None:
         print(f"| {what} | {seconds:.1f} s | {longest} | {errors} |", flush=True)
+
+
+def _mounts(table: str) -> list[Path]:
+    """Return where a table of mounts, as in ``/proc``, has Holdfast's."""
+    return [Path(at) for _, at, kind, *_ in map(str.split, table.splitlines()) if kind == "fuse.holdfast"]
 
 
 def main() -> int:

@@ -34,3 +34,4 @@ def test_each_request_has_a_line_with_what_it_was_about_and_what_came_of_it(
     wait_until(lambda: logged(node, rf"requests: mkdir work/two\\nlines: done in [\d.]+ ms, {who}") == 1)
     wait_until(lambda: logged(node, rf"requests: lookup work/absent: ENOENT in [\d.]+ ms, {who}") == 1)
     assert logged(node, r"holdfast.remote: GET to checkpoints: done in [\d.]+ ms") == 1
+    assert logged(node, r"holdfast.remote: fetched checkpoints/object: 5 bytes\n") == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,13 +16,12 @@ from holdfast_spark.placement.driver import StreamingQuery
 from holdfast_spark.placement.fetch_ahead import fetch_ahead
 from holdfast_spark.placement.local_state import LocalState
 from tests.conftest import NodeFactory
+from tests.support.checkpoints.fetched_state import count_state
 from tests.support.daemons.node import Node, wait_until
 from tests.support.spark.trials import Laid, restart
 from tests.support.stores.s3 import Versitygw
 
 QUERY = "query"
-STATE_FETCHED = re.compile(r"s3_GetObject .*/state/\S+\.(?:changelog|zip|sst)(?!\.crc)")
-"""Without Spark's checksum files, which ``configure`` turns off."""
 
 
 def on_s3(make_node: NodeFactory, name: str, place: Versitygw) -> Node:
@@ -41,7 +39,7 @@ def stored(name: str, workspace: Path, make_node: NodeFactory, place: Versitygw)
 
 def state_fetched(place: Versitygw) -> int:
     """Return how many state files have been asked of the store since ``clear_log``."""
-    return sum(1 for line in place.access_log.read_text(errors="replace").splitlines() if STATE_FETCHED.search(line))
+    return count_state(place.fetched())
 
 
 @pytest.mark.parametrize("name", ["spark-rocksdb-1-changelog", "spark-rocksdb-2-changelog"])

@@ -9,6 +9,8 @@ for the bytes (``stale_notes``): of one part at once, else once the whole file i
 from __future__ import annotations
 
 import errno
+import logging
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,6 +41,7 @@ from holdfast.transfer.store_requests import RemoteAccess
 
 _TRIES = 3
 _MOST_TOLD = 10_000
+_log = logging.getLogger("holdfast.remote")
 
 
 @dataclass(slots=True)
@@ -143,6 +146,7 @@ class Fetcher:
                 raise self._corrupt(fetch)
         self.counters.objects_fetched += 1
         self.counters.bytes_fetched += size_bytes
+        _log.debug("fetched %s: %d bytes", os.fsdecode(fetch.target.path), size_bytes)
         return info
 
     async def _stage(self, size_bytes: int, path: bytes) -> tuple[bytes, int]:

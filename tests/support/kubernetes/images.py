@@ -1,12 +1,15 @@
-"""The image of applications' pods in tests: without a program but the one that keeps a pod's namespaces.
+"""The images of tests. That of applications' pods has no program but the one that keeps a pod's namespaces.
 
 Such pods have programs, Python and this checkout as volumes.
 """
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from systemd.kubernetes.image import write_image
@@ -24,16 +27,30 @@ _LINKS = ("bin", "lib", "lib64", "sbin")
 
 def write_application_image(file: Path) -> None:
     """Write an image whose program keeps the namespaces of a pod."""
-    with tempfile.TemporaryDirectory(dir=file.parent) as directory:
-        root = Path(directory)
-        root.chmod(0o755)
-        for name in _DIRECTORIES:
-            (root / name).mkdir(mode=0o755)
-        (root / "tmp").chmod(0o1777)
-        for name in _LINKS:
-            (root / name).symlink_to(f"usr/{name}")
-        for name, text in _FILES.items():
-            (root / name).write_text(text)
+    with _root(file.parent) as root:
         compiler = ["gcc", "-static", "-Os", "-x", "c", "-", "-o", str(root / "pause")]
         subprocess.run(compiler, input=_PAUSE, text=True, check=True)
         write_image(root, file, APPLICATION_IMAGE, ["/pause"])
+
+
+def write_program_image(file: Path, program: Path, name: str) -> None:
+    """Write an image with a program of this machine, which gets a container's arguments."""
+    with _root(file.parent) as root:
+        shutil.copy(program, root / program.name)
+        write_image(root, file, name, [], entrypoint=[f"/{program.name}"])
+
+
+@contextmanager
+def _root(base: Path) -> Iterator[Path]:
+    """Make the files that all images have, in a directory that ends with the block."""
+    with tempfile.TemporaryDirectory(dir=base) as directory:
+        root = Path(directory)
+        root.chmod(0o755)
+        for at in _DIRECTORIES:
+            (root / at).mkdir(mode=0o755)
+        (root / "tmp").chmod(0o1777)
+        for at in _LINKS:
+            (root / at).symlink_to(f"usr/{at}")
+        for at, text in _FILES.items():
+            (root / at).write_text(text)
+        yield root

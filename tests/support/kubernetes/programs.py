@@ -28,6 +28,8 @@ _HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
 _STAGED = re.compile(r"^\s*(\S+) => \./staging/", re.MULTILINE)
 _CONTAINERD = ("github.com/containerd/containerd/v2", "v2.4.2")
 _OF_CONTAINERD = ("containerd", "containerd-shim-runc-v2", "ctr")
+SPARK_OPERATOR = "github.com/kubeflow/spark-operator/v2@v2.5.1"
+_REPLACED = re.compile(r"^replace \(.*?^\)", re.MULTILINE | re.DOTALL)
 _RUNC = ("github.com/opencontainers/runc", "v1.5.0")
 
 
@@ -50,6 +52,11 @@ def kubernetes_programs() -> Path:
 def newer_containers() -> Path:
     """Return the directory with a containerd and a runc that know user namespaces. Raises ``BuildError``."""
     return _built(f"containerd-{_CONTAINERD[1]}", (*_OF_CONTAINERD, "runc"), _of_containers)
+
+
+def operator_program() -> Path:
+    """Return spark-operator. Raises ``BuildError``."""
+    return _built(f"spark-operator-{SPARK_OPERATOR.rpartition('@')[2]}", ["spark-operator"], _of_operator) / "spark-operator"
 
 
 def get_all() -> None:
@@ -81,6 +88,13 @@ def _of_kubernetes(name: str) -> _Build:
     told = " ".join(f"-X k8s.io/component-base/version.{key}={value}" for key, value in numbers.items())
     module = ("k8s.io/kubernetes", VERSION)
     return _Build(f"k8s.io/kubernetes/cmd/{name}", module, lines, ("-ldflags", f"-s -w {told}"), {"CGO_ENABLED": "0"})
+
+
+def _of_operator(_name: str) -> _Build:
+    """It names versions of other modules that those who require it have to name too."""
+    (replaced,) = _REPLACED.findall((module_directory(SPARK_OPERATOR) / "go.mod").read_text())
+    module, _, version = SPARK_OPERATOR.partition("@")
+    return _Build(f"{module}/cmd/operator", (module, version), replaced, ("-ldflags", "-s -w"), {"CGO_ENABLED": "0"})
 
 
 def _of_containers(name: str) -> _Build:

@@ -24,12 +24,13 @@ _IMAGE = "localhost/holdfast"
 
 
 class Release:
-    """``tag`` is that of the image which its pods have now."""
+    """``tag`` is that of the image which its pods have now. ``log_level`` is the daemons'."""
 
-    def __init__(self, cluster: KubernetesCluster, server: S3Server, tag: str = "latest") -> None:
+    def __init__(self, cluster: KubernetesCluster, server: S3Server, tag: str = "latest", log_level: str = "info") -> None:
         self._cluster = cluster
         self._server = server
         self.tag = tag
+        self._log_level = log_level
         self._values = cluster.directory / "values.json"
         self.kubectl: Kubectl = cluster.kubectl.within(NAMESPACE)
 
@@ -38,6 +39,7 @@ class Release:
         stores = "".join(
             f'[stores.{name}]\nurl = "{self._server.below(name).url}"\nuid = 185\n' for name in ("checkpoints", "blobs")
         )
+        log = f'[log]\nlevel = "{self._log_level}"\n'
         secret = {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -46,7 +48,7 @@ class Release:
         }
         self._cluster.kubectl.make_namespace(NAMESPACE, profile="privileged")
         self.kubectl.apply([secret])
-        self._values.write_text(json.dumps({"config": stores, "credentials": {"existingSecret": _SECRET}}))
+        self._values.write_text(json.dumps({"config": log + stores, "credentials": {"existingSecret": _SECRET}}))
         self._cluster.helm("install", "holdfast", str(_CHART), *self._settings())
 
     def upgrade(self, tag: str) -> None:

@@ -8,12 +8,11 @@ from typing import Any
 
 import yaml
 
-from tests.support.kubernetes.programs import module_directory
+from tests.support.kubernetes.programs import SPARK_OPERATOR, module_directory
 
 _DEFINITIONS = "_definitions.json"
 LOCATION = "{{.ResourceKind}}-{{.Group}}-{{.ResourceAPIVersion}}.json"
 """The name of an object's file, in kubeconform's words."""
-_SPARK_OPERATOR = "github.com/kubeflow/spark-operator/v2@v2.5.1"
 _SPARK_APPLICATION = "config/crd/bases/sparkoperator.k8s.io_sparkapplications.yaml"
 
 
@@ -35,7 +34,7 @@ def write_schemas(directory: Path) -> None:
 
 def write_operator_schemas(directory: Path) -> None:
     """Write a schema for spark-operator's applications, in which unknown fields are mistakes too. Raises ``BuildError``."""
-    definition = yaml.safe_load((module_directory(_SPARK_OPERATOR) / _SPARK_APPLICATION).read_text())["spec"]
+    definition = yaml.safe_load((module_directory(SPARK_OPERATOR) / _SPARK_APPLICATION).read_text())["spec"]
     kind, group = definition["names"]["kind"].lower(), definition["group"]
     for version in definition["versions"]:
         schema = version["schema"]["openAPIV3Schema"]

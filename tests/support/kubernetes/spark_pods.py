@@ -26,7 +26,7 @@ UID, GID = 185, 0
 """The user of Spark's pods, as in Spark's image."""
 _ROOT = Path(__file__).parents[3]
 _NAME = "flights"
-_SPARK_HOME = Path(pyspark.__file__).parent
+SPARK_HOME = Path(pyspark.__file__).parent
 _PIPELINE = _ROOT / "spark_integration/holdfast_spark/pipeline/__main__.py"
 _ENTERED, _DONE = re.compile(r'^\{"entered": (\d+)', re.MULTILINE), re.compile(r'^\{"done": (\d+)', re.MULTILINE)
 _PATIENCE_SECONDS = 1200
@@ -44,7 +44,7 @@ _RIGHTS: list[dict[str, Any]] = [
         "subjects": [{"kind": "ServiceAccount", "name": "spark"}],
     },
 ]
-_SETTINGS = {
+SETTINGS = {
     "spark.kubernetes.authenticate.driver.serviceAccountName": "spark",
     "spark.kubernetes.driver.master": API_SERVER,
     "spark.kubernetes.container.image": APPLICATION_IMAGE,
@@ -65,11 +65,16 @@ _SETTINGS = {
 }
 
 
+def spark_programs() -> list[PodVolume]:
+    """Return the volumes with the node's programs, Java too, which is reached by links in ``/etc``."""
+    return [*programs(), PodVolume.of_node("etc", Path("/etc"), readOnly=True)]
+
+
 class SparkPods:
     """The job's files, its result, and its driver's pod, of which there is one at a time."""
 
     def __init__(self, cluster: KubernetesCluster, files: int) -> None:
-        self._cluster = cluster
+        self._cluster, self._kubectl = cluster, cluster.kubectl
         self._directory = cluster.shared / "job"
         self._input, self._output = self._directory / "arriving", self._directory / "output"
         self._staged = split_flights(self._directory / "flights", files)
@@ -99,23 +104,22 @@ class SparkPods:
         """Submit the job, which runs until it is ended."""
         self._drivers += 1
         settings = {
-            **_SETTINGS,
+            **SETTINGS,
             "spark.kubernetes.driver.pod.name": self.driver,
             **{f"spark.kubernetes.{role}.podTemplateFile": str(self._template(role)) for role in ("driver", "executor")},
         }
-        command = [str(_SPARK_HOME / "bin/spark-submit"), "--master", f"k8s://{API_SERVER}", "--deploy-mode", "cluster"]
+        command = [str(SPARK_HOME / "bin/spark-submit"), "--master", f"k8s://{API_SERVER}", "--deploy-mode", "cluster"]
         command += ["--name", _NAME, *(word for each in settings.items() for word in ("--conf", "=".join(each)))]
-        job = ["--master", f"k8s://{API_SERVER}", "--input", str(self._input), "--output", str(self._output)]
         environment = {**os.environ, "KUBECONFIG": str(self._cluster.access), "SPARK_LOCAL_IP": "127.0.0.1"}
-        command += [f"local://{_PIPELINE}", *job, "--until", "1000000"]
+        command += self._command()
         told = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert told.returncode == 0, told.stderr[-3000:]
-        self._cluster.kubectl.run("wait", f"pod/{self.driver}", "--for=condition=Ready", f"--timeout={_PATIENCE_SECONDS}s")
-        self._following = self._cluster.kubectl.follow(self.driver, self._log)
+        self._kubectl.run("wait", f"pod/{self.driver}", "--for=condition=Ready", f"--timeout={_PATIENCE_SECONDS}s")
+        self._follow()
 
     def executors(self) -> list[Any]:
         """Return the executors' pods that run."""
-        found = self._cluster.kubectl.pods("spark-role=executor")
+        found = self._kubectl.pods("spark-role=executor")
         return [pod for pod in found if pod["status"]["phase"] == "Running"]
 
     def executors_nodes(self) -> list[str]:
@@ -135,13 +139,14 @@ class SparkPods:
         node = next(node for node in self._cluster.nodes if node.name == pod["spec"]["nodeName"])
         node.kill_pod(pod["metadata"]["uid"])
 
-    def kill_driver(self) -> None:
-        """SIGKILL the driver; return when its pod has ended, and its executors' with it."""
-        kubectl = self._cluster.kubectl
-        self.kill(kubectl.get("pod", self.driver))
-        wait_for_kubernetes(lambda: kubectl.get("pod", self.driver)["status"]["phase"] == "Failed")
+    def replace_driver(self) -> None:
+        """SIGKILL the driver, and submit the job again when its pod has ended, and its executors' with it."""
+        self.kill(self._kubectl.get("pod", self.driver))
+        wait_for_kubernetes(lambda: self._kubectl.get("pod", self.driver)["status"]["phase"] == "Failed")
         self._following.wait()
-        kubectl.delete("pod", self.driver)  # its executors are deleted with it, as its dependents
+        self._kubectl.delete("pod", self.driver)  # its executors are deleted with it, as its dependents
+        wait_for_kubernetes(lambda: not self.executors())
+        self.submit()
 
     def differences(self) -> dict[str, int]:
         """Compare with a batch computation over the same files."""
@@ -151,16 +156,28 @@ class SparkPods:
         answer: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
         return answer
 
+    def said(self) -> str:
+        """Return what the driver has said."""
+        return self._log.read_text(errors="replace")
+
+    def _command(self) -> list[str]:
+        """Return the job's program, and its arguments."""
+        job = ["--master", f"k8s://{API_SERVER}", "--input", str(self._input), "--output", str(self._output)]
+        return [f"local://{_PIPELINE}", *job, "--until", "1000000"]
+
+    def _follow(self) -> None:
+        """Write what the driver says from now on, and has said, to its log."""
+        self._following = self._kubectl.follow(self.driver, self._log)
+
     def _wait(self, milestone: re.Pattern[str], batch: int) -> None:
         def is_reached() -> bool:
             return any(int(found) >= batch for found in milestone.findall(self._log.read_text(errors="replace")))
 
         try:
             wait_until(lambda: is_reached() or self._following.poll() is not None, _PATIENCE_SECONDS)
-            assert is_reached(), self._log.read_text(errors="replace")[-5000:]
+            assert is_reached(), self.said()[-5000:]
         except AssertionError as problem:
-            kubectl = self._cluster.kubectl
-            problem.add_note(kubectl.run("get", "pods", "--output=wide") + kubectl.run("get", "events")[-3000:])
+            problem.add_note(self._kubectl.run("get", "pods", "--output=wide") + self._kubectl.run("get", "events")[-3000:])
             raise
 
     @property
@@ -171,16 +188,18 @@ class SparkPods:
         return self._directory / f"{role}.yaml"
 
     def _write_template(self, role: str, text: str) -> None:
-        """Add to a template what Spark's image would have: programs, and the one that a pod begins with."""
         pod = yaml.safe_load(text)
+        self._add_programs(role, pod)
+        self._template(role).write_text(yaml.safe_dump(pod))
+
+    def _add_programs(self, role: str, pod: dict[str, Any]) -> None:
+        """Add to a template what Spark's image would have: programs, and the one that a pod begins with."""
         (container,) = pod["spec"]["containers"]
-        volumes = [*programs(), PodVolume.of_node("etc", Path("/etc"), readOnly=True)]
-        volumes.append(PodVolume.of_node("job", self._directory))
+        volumes = [*spark_programs(), PodVolume.of_node("job", self._directory)]
         container["volumeMounts"] += [volume.mounted for volume in volumes]
         pod["spec"]["volumes"] += [volume.declared for volume in volumes]
-        variables = {**programs_environment(), "SPARK_HOME": str(_SPARK_HOME), "PYSPARK_PYTHON": sys.executable}
+        variables = {**programs_environment(), "SPARK_HOME": str(SPARK_HOME), "PYSPARK_PYTHON": sys.executable}
         container["env"] += [{"name": name, "value": value} for name, value in variables.items()]
         container["command"] = [sys.executable, "-P", "-m", "tests.support.kubernetes.spark_entry"]
         pod["spec"]["securityContext"] = {"runAsUser": UID, "runAsGroup": GID}
         pod["spec"]["affinity"] = _APART if role == "executor" else {}
-        self._template(role).write_text(yaml.safe_dump(pod))

@@ -30,6 +30,7 @@ from tests.support.stores.versitygw import versitygw_binary
 
 _BUCKET = "bucket"
 _OPERATION = re.compile(r" s3_(\w+) ")
+_FETCHED = re.compile(r" s3_GetObject (\S+) \S+ 20[06] ")
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,10 @@ class Versitygw(S3Server):
         """Return how many requests of each kind (``PutObject``, ``ListObjectsV2``, …) came since ``clear_log``."""
         lines = self.access_log.read_text(errors="replace").splitlines()
         return Counter(match[1] for match in map(_OPERATION.search, lines) if match)
+
+    def fetched(self) -> list[str]:
+        """Return the keys of the objects that were fetched since ``clear_log``, once for each request."""
+        return _FETCHED.findall(self.access_log.read_text(errors="replace"))
 
     def clear_log(self) -> None:
         """Count from here. The server opens its log to append, so the file can be emptied under it."""
