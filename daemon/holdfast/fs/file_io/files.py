@@ -27,7 +27,7 @@ from holdfast.fs.writeback.sending import Sending
 
 
 class Files:
-    """The parts of this room. ``closed`` is called with each node after its last handle."""
+    """Puts the parts of ``file_io`` together. ``closed`` is called with each node after its last handle."""
 
     def __init__(
         self, base: Foundation, views: Views, sending: Sending, verifier: Verifier, closed: Callable[[Node], None]

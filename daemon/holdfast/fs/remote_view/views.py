@@ -15,7 +15,7 @@ from holdfast.fs.remote_view.whiteouts import Whiteouts
 
 
 class Views:
-    """The parts of this room."""
+    """Puts the parts of ``remote_view`` together."""
 
     def __init__(self, base: Foundation) -> None:
         parts = base.parts

@@ -12,7 +12,7 @@ from holdfast.fs.writeback.writeback_queue import WritebackQueue
 
 
 class Sending:
-    """The parts of this room."""
+    """Puts the parts of ``writeback`` together."""
 
     def __init__(self, base: Foundation, views: Views) -> None:
         store, index, nodes = base.parts.store, base.parts.index, base.nodes
