@@ -1,0 +1,1 @@
+"""Tests of ``holdfast.maintenance``, without a mount."""
