@@ -1,4 +1,4 @@
-"""Watches the disk of the store: how much is free, how fast it is taken, and when to look again.
+"""Watches a disk of the store: how much is free, how fast it is taken, and when to look again.
 
 The kernel writes by itself into files that are open in passthrough, and asks nobody when the disk is full. So while such a
 file is open, the disk is looked at so often that what is free can't be taken between two looks. As much as was taken lately
@@ -34,11 +34,22 @@ _MOST_MEASURES = 3
 
 
 class Disk:
-    """Watches the disk. ``measure`` looks at it, ``deleted`` tells what has been deleted there and is not free yet."""
+    """Watches a disk. ``measure`` looks at it, ``deleted`` tells what has been deleted there and is not free yet.
+
+    ``number`` is that in ids of files, 0 for the first disk; ``path`` is the store's directory there.
+    """
 
     def __init__(
-        self, measure: Callable[[], DiskSpace], deleted: Callable[[], Space], clock: Callable[[], float] = time.monotonic
+        self,
+        measure: Callable[[], DiskSpace],
+        deleted: Callable[[], Space],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        number: int = 0,
+        path: str = "",
     ) -> None:
+        self.number = number
+        self.path = path
         self._measure = measure
         self._deleted = deleted
         self._clock = clock

@@ -22,7 +22,7 @@ PROBATION_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of the cache: ``max_bytes`` (0: no limit) bounds its size, and a reserve stays free on the disk.
+    """The limits of the cache on a disk: ``max_bytes`` (0: no limit) bounds its size there, and a reserve stays free.
 
     The reserve is ``min_free_share`` of the disk, of its bytes and of its inodes, and ``min_free_bytes`` at least. When the
     cache exceeds its limit it shrinks to ``low_watermark`` of it, so that not every fetch has to evict.
@@ -56,7 +56,7 @@ is at work. The alert has the same share."""
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The bytes in the cache, and the free space of the disk."""
+    """The bytes that the cache has on a disk, and the space of that disk."""
 
     cached_bytes: int
     disk: DiskSpace

@@ -1,8 +1,8 @@
-"""Room in the cache and on its disk: measured, and made by evicting clean, closed files.
+"""Room in the cache on one disk: measured, and made by evicting clean, closed files.
 
-Eviction drops files that the store has. Files that are dirty, open, pinned or linked from elsewhere stay. The reserve is
-also enforced in the background, because working directories fill the same disk. What the daemon itself writes is tried
-again after an eviction (``with_room``), so nobody is told that the disk is full while copies could go.
+Eviction drops files on this disk that the store has. Files that are dirty, open, pinned or linked from elsewhere stay. The
+reserve is also enforced in the background, because working directories fill the same disk. What the daemon itself writes is
+tried again after an eviction (``with_room``), so nobody is told that the disk is full while copies could go.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SPARE_RESERVES = 2
 
 
 class Room:
-    """Admits what is about to be written to the disk, and evicts copies to make room for it."""
+    """Admits what is about to be written to a disk, and evicts copies there to make room for it."""
 
     def __init__(
         self,
@@ -69,12 +69,16 @@ class Room:
         self._vain_until = 0.0
         self._is_full = False
         self._evicts_in_vain = False
-        self._victims = Victims(index.entries, self._is_evictable)
+        self._victims = Victims(index.entries, disk.number, self._is_evictable)
         self._emptied = emptied
 
     def usage(self) -> Usage:
         """Return how full cache and disk are."""
-        return Usage(self._index.entries.cached_bytes, self.disk.look())
+        return Usage(self._cached_bytes, self.disk.look())
+
+    @property
+    def _cached_bytes(self) -> int:
+        return self._index.entries.cached_bytes_on(self.disk.number)
 
     # --- admission ---------------------------------------------------------------------------------------------------
 
@@ -145,7 +149,7 @@ class Room:
         if not self.disk.is_scarce():
             return True
         self.disk.look()
-        can_evict = self._index.entries.cached_bytes > 0 and not self._evicts_in_vain
+        can_evict = self._cached_bytes > 0 and not self._evicts_in_vain
         return not can_evict and not self.disk.is_freeing
 
     async def _make_way(self, size_bytes: int) -> bool:
@@ -182,14 +186,15 @@ class Room:
         """Say what is short, and what helps. Empty if there is room for ``wanted``."""
         missing, usage = self._missing(wanted), self.usage()
         disk, reserve = usage.disk, self.limits.reserve(usage.disk)
+        name = f"the disk {self.disk.path}" if self.disk.number else "the disk"
         if missing.files:
             return (
-                f"the disk has {disk.free_files} of {disk.files} inodes free ({reserve.files} are kept free), and "
+                f"{name} has {disk.free_files} of {disk.files} inodes free ({reserve.files} are kept free), and "
                 "evicting can't make enough; delete files, or use a file system with more inodes: bytes are no help"
             )
         if missing.size_bytes:
             return (
-                f"{usage.cached_bytes} cached, {disk.free_bytes} free on the disk ({reserve.size_bytes} are kept free), and "
+                f"{usage.cached_bytes} cached, {disk.free_bytes} free on {name} ({reserve.size_bytes} are kept free), and "
                 "evicting can't make enough; raise cache.max_bytes, lower the reserve (cache.min_free_share and "
                 "cache.min_free_bytes), or free some disk"
             )
@@ -200,7 +205,7 @@ class Room:
     async def evict(self, wanted: Space) -> Space:
         """Evict until ``wanted`` is freed or nothing is left to evict; return what was freed."""
         freed = _NOTHING
-        if not any(wanted):
+        if not any(wanted) or (self.disk.number and not self._cached_bytes):  # on the first, empty directories may go
             return freed
         self._index.entries.flush_uses()
         self._victims.begin()
@@ -210,7 +215,7 @@ class Room:
             if time.monotonic() > until:
                 await trio.lowlevel.checkpoint()
                 until = time.monotonic() + _TURN_SECONDS
-        if freed.files < wanted.files:
+        if freed.files < wanted.files and not self.disk.number:
             freed = Space(freed.files + await self._emptied.drop_all(wanted.files - freed.files), freed.size_bytes)
         if freed.files:
             self._events.emit("evicted", bytes=freed.size_bytes, inodes=freed.files)
@@ -237,9 +242,9 @@ class Room:
         except FileBusyError:  # a user holds up its directory
             return False
         except OSError:
-            if not self._copies.is_on_other_disk(inode):
+            if not self.disk.number:
                 raise
-            return False  # that disk fails
+            return False  # another disk that fails
         self._counters.files_evicted += 1
         self._counters.bytes_evicted += entry.size_bytes
         self.disk.evicted(entry.size_bytes)
@@ -253,9 +258,6 @@ class Room:
             nursery.start_soon(self._watch)
             while True:
                 await sleep_within(_CHECK_SECONDS)
-                self._index.keep_reserve()
-                self._index.release_pages()
-                self._index.entries.flush_uses()
                 await self._keep_reserve()
 
     async def _watch(self) -> None:
@@ -283,14 +285,15 @@ class Room:
         return not self._evicts_in_vain
 
     def _missing_ahead(self) -> Space:
-        return self._missing(ahead_bytes=self.disk.ahead_bytes if self._index.entries.cached_bytes else 0)
+        return self._missing(ahead_bytes=self.disk.ahead_bytes if self._cached_bytes else 0)
 
     def _tell(self, *, is_full: bool) -> None:
         """Record that nothing is left to evict though the reserve is not free, and that it is again."""
         if is_full and not self._is_full:
-            self._events.emit("disk-full", of="inodes" if self._missing().files else "bytes", problem=self.advice())
+            of = "inodes" if self._missing().files else "bytes"
+            self._events.emit("disk-full", disk=self.disk.path, of=of, problem=self.advice())
         elif self._is_full and not is_full:
-            self._events.emit("disk-has-room-again")
+            self._events.emit("disk-has-room-again", disk=self.disk.path)
         self._is_full = is_full
 
     def _missing(self, wanted: Space = _NOTHING, *, ahead_bytes: int = 0) -> Space:

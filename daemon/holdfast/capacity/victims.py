@@ -9,17 +9,18 @@ import trio
 
 from holdfast.capacity.policy import Candidate, first_to_evict
 from holdfast.index import Entries, Entry, EntryState
-from holdfast.system.file_id import FileId
+from holdfast.system.file_id import FileId, disk_of
 
 _AT_ONCE = 20_000
 _FRESH_SECONDS = 60.0
 
 
 class Victims:
-    """The files in the order of eviction. A file that is used after it was found has lost its place."""
+    """The files of the disk ``disk`` in the order of eviction. A file that is used after it was found has lost its place."""
 
-    def __init__(self, entries: Entries, is_evictable: Callable[[Entry], bool]) -> None:
+    def __init__(self, entries: Entries, disk: int, is_evictable: Callable[[Entry], bool]) -> None:
         self._entries = entries
+        self._disk = disk
         self._is_evictable = is_evictable
         self._found: list[Candidate] = []
         """The files that were found, in reverse order: the first to go is the last here."""
@@ -50,6 +51,6 @@ class Victims:
         candidates = (
             Candidate(inode, entry.size_bytes, entry.used_ns, entry.on_probation)
             for inode, entry in self._entries.scan({EntryState.CLEAN})
-            if inode not in self._tried and self._is_evictable(entry)
+            if disk_of(inode) == self._disk and inode not in self._tried and self._is_evictable(entry)
         )
         return first_to_evict(candidates, _AT_ONCE)

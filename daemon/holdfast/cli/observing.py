@@ -43,7 +43,14 @@ def events(
 def _other_disk(disk: OtherDiskStatus) -> str:
     if disk.problem:
         return f"NOT USED: {disk.path} ({disk.problem})"
-    return f"{size(disk.free_bytes)} free, working directories: {disk.workdirs}, in {disk.path}"
+    inodes = ""
+    if disk.files:
+        few = " (NO NEW FILES)" if not disk.free_files else ""
+        inodes = f", {counted(disk.free_files, 'inode')} of {disk.files}{few}"
+    return (
+        f"{size(disk.free_bytes)} free of {size(disk.size_bytes)}{inodes}, {size(disk.min_free_bytes)} kept free, "
+        f"working directories: {disk.workdirs}, in {disk.path}"
+    )
 
 
 def _rows(found: Status) -> list[tuple[str, str]]:

@@ -140,7 +140,7 @@ class ActionRoutes:
             while some := await ahead.take(1):
                 inode, file = some[0]
                 size_bytes = self._size(inode)
-                if self.base.room.evict_file(inode):
+                if self.base.rooms.evict_file(inode):
                     done += 1
                     bytes_done += size_bytes
                     yield Progress(done=done, total=ahead.found, bytes_done=bytes_done, path=self.paths.absolute(file))

@@ -15,7 +15,7 @@ from typing import Protocol
 import trio
 
 from holdfast import __version__
-from holdfast.capacity import Room
+from holdfast.capacity import Rooms
 from holdfast.control.other_disks import other_disks
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.writeback.unsent_files import Unsent, UnsentFiles
@@ -82,7 +82,7 @@ class MetricsReport:
     ) -> None:
         self._parts = base.parts
         self._base = base
-        self._room: Room = base.room
+        self._rooms: Rooms = base.rooms
         self._unsent = _Remembered(unsent.totals, Unsent(0, 0, None))
         self._workdirs = workdirs
         self._mount = mount
@@ -115,7 +115,8 @@ class MetricsReport:
         return page.text()
 
     def _add_for_all(self, page: MetricsPage, remotes: Mapping[str, Remote]) -> None:
-        limits, disk = self._room.limits, self._room.usage().disk
+        room = self._rooms.first
+        limits, disk = room.limits, room.usage().disk
         reserve = limits.reserve(disk)
         page.add(metrics.BUILD_INFO, 1, __version__)
         page.add(metrics.PROCESS_START, self._started)
@@ -156,7 +157,7 @@ class MetricsReport:
         page.add(metrics.KNOWN_NODES, len(self._base.nodes))
 
     def _add_cache(self, page: MetricsPage, quarantined: list[int]) -> None:
-        page.add(metrics.CACHE_BYTES, self._room.usage().cached_bytes)
+        page.add(metrics.CACHE_BYTES, self._parts.index.entries.cached_bytes)
         page.add(metrics.CACHE_FILES, self._parts.index.entries.count())
         page.add(metrics.DISK_TAKES_WRITES, int(self._parts.index.takes_writes))
         page.add(metrics.FETCHING, len(self._base.fetcher.fetches()))
@@ -164,14 +165,23 @@ class MetricsReport:
         page.add(metrics.QUARANTINE_BYTES, sum(quarantined))
 
     def _add_other_disks(self, page: MetricsPage) -> None:
-        disks = other_disks(self._parts.store)
+        disks = other_disks(self._parts.store, self._rooms)
         for disk in disks:
             page.add(metrics.OTHER_DISK_UP, int(not disk.problem), disk.path)
         in_use = [disk for disk in disks if not disk.problem]
-        for disk in in_use:
-            page.add(metrics.OTHER_DISK_FREE, disk.free_bytes, disk.path)
-        for disk in in_use:
-            page.add(metrics.OTHER_DISK_SIZE, disk.size_bytes, disk.path)
+        with_inodes = [disk for disk in in_use if disk.files]
+        for metric, field, shown in (
+            (metrics.OTHER_DISK_FREE, "free_bytes", in_use),
+            (metrics.OTHER_DISK_MIN_FREE, "min_free_bytes", in_use),
+            (metrics.OTHER_DISK_SIZE, "size_bytes", in_use),
+            (metrics.OTHER_DISK_INODES, "files", in_use),
+            (metrics.OTHER_DISK_FREE_INODES, "free_files", with_inodes),
+            (metrics.OTHER_DISK_MIN_FREE_INODES, "min_free_files", with_inodes),
+            (metrics.OTHER_DISK_CACHE_BYTES, "cached_bytes", in_use),
+            (metrics.OTHER_DISK_WORKDIRS, "workdirs", in_use),
+        ):
+            for disk in shown:
+                page.add(metric, getattr(disk, field), disk.path)
 
     def _add_unsent(self, page: MetricsPage, unsent: Unsent) -> None:
         age = 0.0 if unsent.oldest_ns is None else max(0.0, (time.time_ns() - unsent.oldest_ns) / _NS)

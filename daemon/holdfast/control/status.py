@@ -71,7 +71,7 @@ class StatusReport:
             store=str(parts.store.path),
             kernel_requests=self.mount.requests,
             remotes={name: self._remote(name) for name in parts.remotes},
-            cached_bytes=base.room.usage().cached_bytes,
+            cached_bytes=parts.index.entries.cached_bytes,
             cached_files=parts.index.entries.count(),
             known_nodes=len(base.nodes),
             fetching=len(base.fetcher.fetches()),
@@ -82,14 +82,14 @@ class StatusReport:
             counters=parts.counters.as_dict(),
             mountpoint_protection=self.mount.ground.protection,
             hidden_files=self.mount.ground.hidden,
-            other_disks=other_disks(parts.store),
+            other_disks=other_disks(parts.store, base.rooms),
             not_configured=dict(Counter(shown(path.partition(b"/")[0]) for path in homeless)),
             problems=[*self.health.problems(), *await self._long_unsent(unsent)],
         )
 
     def sample(self) -> Sample:
         """Return what the counters say now. Cheap."""
-        usage = self.base.room.usage()
+        disk = self.base.rooms.first.usage().disk
         counters = self.base.parts.counters
         durations = self.mount.durations()
         return Sample(
@@ -100,8 +100,8 @@ class StatusReport:
             bytes_uploaded=counters.bytes_uploaded,
             requests=counters.requests.total(),
             files_evicted=counters.files_evicted,
-            cached_bytes=usage.cached_bytes,
-            free_bytes=usage.disk.free_bytes,
+            cached_bytes=self.base.parts.index.entries.cached_bytes,
+            free_bytes=disk.free_bytes,
             fetching=len(self.base.fetcher.fetches()),
             operations=durations.total if durations else 0,
             latencies=durations.buckets if durations else [],
@@ -125,7 +125,8 @@ class StatusReport:
 
     def _for_all(self) -> dict[str, Any]:
         """Return the fields of a status that are the same whoever asks."""
-        limits, disk = self.base.room.limits, self.base.room.usage().disk
+        room = self.base.rooms.first
+        limits, disk = room.limits, room.usage().disk
         reserve = limits.reserve(disk)
         return {
             "pid": os.getpid(),

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from holdfast.capacity import Disk, EmptiedDirectories, Limits, Room
+from holdfast.capacity import Disk, EmptiedDirectories, Limits, Room, Rooms
 from holdfast.config import Config
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
 from holdfast.fs.inodes.directories import Directories
@@ -108,23 +109,36 @@ class Foundation:
         for remote in parts.remotes.values():
             changes = DirectoryChanges(remote, store, self.invalidation, index.marks.is_whited_out)
             remote.directories.follow(changes.names_changed)
-        self.disk = Disk(lambda: disk_space(store.tree.root_fd), store.freeing.space)
-        self.ordinary_user = OrdinaryUser(self.disk.is_near_end if not store.others.disks else lambda: True)
-        self.room = Room(
-            Limits.configured(config.cache),
-            self.disk,
+        emptied = EmptiedDirectories(self.copies, parts.zones, store.tree, owners)
+        self.rooms = Rooms(
+            [self._room_on(disk, emptied) for disk in _disks(store)],
             index,
-            self.copies,
-            EmptiedDirectories(self.copies, parts.zones, store.tree, owners),
-            events=parts.events,
-            counters=parts.counters,
+            store.tree.disk_at,
         )
+        self.ordinary_user = OrdinaryUser(self.rooms.is_near_end)
         self.fetcher = Fetcher(
             store.staging,
-            make_room=self.room.make_room,
+            make_room=self.rooms.make_room,
             place=self.copies.place,
             events=parts.events,
             counters=parts.counters,
         )
         self.hashing = HashingThreads()
         self.uploader = Uploader(config.remote.single_put_limit_bytes, store.store_id, self.hashing, parts.counters)
+
+    def _room_on(self, disk: Disk, emptied: EmptiedDirectories) -> Room:
+        parts = self.parts
+        limits = Limits.configured(parts.config.cache)
+        return Room(limits, disk, parts.index, self.copies, emptied, events=parts.events, counters=parts.counters)
+
+
+def _disks(store: StoreDirectory) -> list[Disk]:
+    """Return all disks of the store that are there, the first one first."""
+    first = Disk(lambda: disk_space(store.tree.root_fd), store.freeing.space, path=str(store.path))
+    return [
+        first,
+        *(
+            Disk(disk.space, partial(store.freeing.space, disk.device), number=disk.number, path=str(disk.path))
+            for disk in store.others.present
+        ),
+    ]

@@ -70,12 +70,14 @@ class Health:
         found += [f"the disk {disk.path} is not there ({disk.problem}): {_ABSENT}" for disk in absent]
         found += [f"the disk {disk.path} has failed: {_NOT_USED}" for disk in others.present if disk.has_failed]
         found += [f"the disk {lost.path} is lost ({lost.problem}): {_NOT_USED}" for lost in others.missing]
-        disk = self.base.room.usage().disk
-        reserve = self.base.room.limits.reserve(disk)
-        if disk.free_bytes < CLEARLY_BELOW * reserve.size_bytes:
-            found.append("the disk of the store directory is full, and evicting makes no more room")
-        if disk.free_files < CLEARLY_BELOW * reserve.files:
-            found.append("the disk of the store directory has hardly any inodes left, and evicting frees no more of them")
+        for room in self.base.rooms.all:
+            disk = room.usage().disk
+            reserve = room.limits.reserve(disk)
+            name = f"the disk {room.disk.path}" if room.disk.number else "the disk of the store directory"
+            if disk.free_bytes < CLEARLY_BELOW * reserve.size_bytes:
+                found.append(f"{name} is full, and evicting makes no more room")
+            if disk.free_files < CLEARLY_BELOW * reserve.files:
+                found.append(f"{name} has hardly any inodes left, and evicting frees no more of them")
         if self.mount.passthrough_possible and self.mount.data_mode != "passthrough":
             found.append(f"no passthrough, so state stores are slow ({self.mount.data_mode})")
         if self.mount.keeper_problem:
@@ -90,11 +92,11 @@ class Health:
 
     def for_others(self, zone: str) -> NodeHealth:
         """Return what the other nodes are told through the store of ``zone``: its readers may know of no other store."""
-        usage = self.base.room.usage()
+        usage = self.base.rooms.first.usage()
         return NodeHealth(
             version=self.version,
             data_mode=self.mount.data_mode.partition(":")[0],
-            cached_bytes=max(0, usage.cached_bytes),
+            cached_bytes=max(0, self.base.parts.index.entries.cached_bytes),
             free_bytes=max(0, usage.disk.free_bytes),
             problems=[problem[:LONGEST_PROBLEM] for problem in self.problems(lambda name: name == zone)[:MOST_PROBLEMS]],
         )

@@ -68,8 +68,7 @@ class Changes:
 class Entries:
     """The ``entries`` database. A change is one transaction, committed when the call returns.
 
-    ``cached_bytes`` is the total size of all files that are, or will be, copies of objects. ``were_open`` are the
-    inodes that an earlier run left open for writing: their bytes may still match their digests.
+    ``were_open`` are the inodes that an earlier run left open for writing: their bytes may still match their digests.
     """
 
     def __init__(self, environment: lmdb.Environment, mapped_pages: MappedPages) -> None:
@@ -81,7 +80,8 @@ class Entries:
         self._thread = threading.get_ident()
         self._uses: dict[FileId, int] = {}
         self._followers: list[Changes] = []
-        self.cached_bytes = 0
+        self._cached_bytes: dict[int, int] = {}
+        """The bytes in the cache, by the number of the disk."""
         self.were_open: list[FileId] = []
         self._take_stock()
 
@@ -107,7 +107,7 @@ class Entries:
             old = decoded_entry(transaction.get(_key(inode)))
             transaction.put(_key(inode), encoded(entry))
         self._mapped_pages.changed()
-        self.cached_bytes += _cached_bytes(entry) - _cached_bytes(old)
+        self._count(inode, _cached_bytes(entry) - _cached_bytes(old))
         for follower in self._followers:
             follower.note(old, entry)
 
@@ -123,7 +123,7 @@ class Entries:
             old = decoded_entry(transaction.get(_key(inode)))
             transaction.delete(_key(inode))
         self._mapped_pages.changed()
-        self.cached_bytes -= _cached_bytes(old)
+        self._count(inode, -_cached_bytes(old))
         for follower in self._followers:
             follower.note(old, None)
 
@@ -202,14 +202,14 @@ class Entries:
 
         Versions before 0.2 wrote OPEN as DIRTY with a digest.
         """
-        total, unsettled, local = 0, [], int(EntryState.LOCAL)
+        unsettled, local = [], int(EntryState.LOCAL)
         for key, data in self._records():
             found = decoded_size(data)
             if found is not None:
-                total += found.size_bytes if found.state != local else 0
+                if found.state != local:
+                    self._count(_file(key), found.size_bytes)
                 if found.state in _UNSETTLED:
                     unsettled.append(_file(key))
-        self.cached_bytes = total
         for inode in unsettled:
             entry = self.get(inode)
             if entry is None:
@@ -221,6 +221,19 @@ class Entries:
                 entry.state = EntryState.OPEN
                 self.put(inode, entry)
                 self.were_open.append(inode)
+
+    @property
+    def cached_bytes(self) -> int:
+        """The total size of all files that are, or will be, copies of objects."""
+        return sum(self._cached_bytes.values())
+
+    def cached_bytes_on(self, disk: int) -> int:
+        """Return the total size of those on the disk with this number; 0 is the first."""
+        return self._cached_bytes.get(disk, 0)
+
+    def _count(self, inode: FileId, more_bytes: int) -> None:
+        disk = disk_of(inode)
+        self._cached_bytes[disk] = self._cached_bytes.get(disk, 0) + more_bytes
 
     def count(self) -> int:
         """Return how many entries there are."""

@@ -65,7 +65,7 @@ class Reload:
 
     def _put_in_force(self, config: Config) -> None:
         self.config = config
-        self._base.room.limits = Limits.configured(config.cache)
+        self._base.rooms.set_limits(Limits.configured(config.cache))
         self._base.ttl.configure(config.remote)
         self._files.scrubber.set_rate(int(config.integrity.scrub_bytes_per_second))
         self._files.open_limits.set_per_user(config.limits.open_files_per_user)

@@ -168,7 +168,7 @@ class Serving:
             takeover.finish()
             await background.start(workdirs.run)
             background.start_soon(UsageWalks(self.base, workdirs).run)
-            background.start_soon(self.base.room.run)
+            background.start_soon(self.base.rooms.run)
             background.start_soon(_sync_regularly, parts.index, parts.events)
             background.start_soon(self._expire_quarantine)
             background.start_soon(watch_disks, parts.store, workdirs, parts.events)

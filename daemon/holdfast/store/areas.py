@@ -30,7 +30,11 @@ class Area:
 
     def of(self, file: FileId) -> int:
         """Return the descriptor of the directory on the disk that ``file`` is on."""
-        place = self._others.get(disk_of(file)) if self._others else None
+        return self.on(disk_of(file)) if self._others else self.first_fd
+
+    def on(self, disk: int) -> int:
+        """Return the descriptor of the directory on the disk with this number."""
+        place = self._others.get(disk)
         return self.first_fd if place is None else place.fd
 
     def beside(self, fd: int) -> int:

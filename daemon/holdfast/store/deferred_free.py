@@ -6,7 +6,8 @@ wait for it. So a descriptor is held while the name is removed, and a thread clo
 
 For a large file in many pieces it takes seconds, or minutes where freed blocks are discarded (``mount -o discard``), and the
 process that closes the last descriptor can't be killed. So another process does that, in steps (``outside_process.free``).
-What is not free yet counts as free for users (``space``), and whoever finds no room waits for it (``capacity.room``).
+What is not free yet counts as free for users (``space``), and whoever finds no room waits for it (``capacity.room``). It is
+counted for each disk by itself.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from queue import SimpleQueue
-from typing import NamedTuple
 
+from holdfast.store.free_space import Space
 from holdfast.store.outside_calls import OutsideCalls, result_in
 from holdfast.store.outside_process import RESULT
 
@@ -30,39 +32,28 @@ _HOLD = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _FREED_AT_ONCE = nullcontext()
 
 
-class Space(NamedTuple):
-    """The disk space that files take: inodes, and bytes of blocks."""
-
-    files: int
-    size_bytes: int
-
-    def and_another(self, size_bytes: int) -> Space:
-        """Return this space and that of one more file."""
-        return Space(self.files + 1, self.size_bytes + size_bytes)
-
-    def with_more(self, more: Space) -> Space:
-        """Return the sum of both."""
-        return Space(self.files + more.files, self.size_bytes + more.size_bytes)
-
-
 class Freeing:
-    """Holds files while their last name is removed. The thread runs from the first one until ``end``."""
+    """Holds files while their last name is removed. The thread runs from the first one until ``end``.
 
-    def __init__(self, calls: OutsideCalls) -> None:
+    ``others`` has the devices of other disks than the first.
+    """
+
+    def __init__(self, calls: OutsideCalls, others: Iterable[int] = ()) -> None:
         self._calls = calls
-        self._outside = _Outside(calls)
-        self._waiting: SimpleQueue[tuple[int, int | None] | None] = SimpleQueue()
-        """Descriptors, and the number of bytes that become free with each, or None if the file keeps a name."""
+        self._first = _OnDisk(calls)
+        self._others = {device: _OnDisk(calls) for device in others}
+        self._waiting: SimpleQueue[tuple[int, int | None, _OnDisk] | None] = SimpleQueue()
+        """Descriptors, the number of bytes that become free with each, or None if the file keeps a name, and the disk."""
         self._thread: threading.Thread | None = None
         self._hurry = threading.Event()
-        self._held_files = self._held_bytes = 0
-        self._freed_files = self._freed_bytes = 0
-        """The totals so far: those held are counted by the thread that deletes, those freed by the freeing thread."""
 
-    def space(self) -> Space:
-        """Return what has been deleted and is not free yet."""
-        waiting = Space(self._held_files - self._freed_files, self._held_bytes - self._freed_bytes)
-        return self._outside.space().with_more(waiting)
+    def space(self, device: int | None = None) -> Space:
+        """Return what has been deleted, and is not free yet, on the first disk, or on the other one that is ``device``."""
+        return self._disk(device).space()
+
+    def _disk(self, device: int | None) -> _OnDisk:
+        """Return the disk that a file's device is. That is the first one's where a file system makes up devices of files."""
+        return self._others.get(device, self._first) if device is not None else self._first
 
     def later(self, name: bytes, directory_fd: int, stat: os.stat_result) -> AbstractContextManager[None]:
         """Free the file with the attributes ``stat`` soon after a block that removes its name, if that is the last."""
@@ -73,17 +64,16 @@ class Freeing:
             fd = os.open(name, _HOLD, dir_fd=directory_fd)
         except OSError:  # for example, too many open files
             return _FREED_AT_ONCE
-        return _Held(self, fd, size_bytes)
+        return _Held(self, fd, size_bytes, stat.st_dev)
 
-    def close_later(self, fd: int, size_bytes: int) -> None:
-        """Let the descriptor of a file that takes ``size_bytes`` of the disk be closed elsewhere.
+    def close_later(self, fd: int, size_bytes: int, device: int) -> None:
+        """Let the descriptor of a file that takes ``size_bytes`` of the disk ``device`` be closed elsewhere.
 
         A file that still has a name does not become free by that, and so does not count as deleted.
         """
         has_name = size_bytes > QUICKLY_FREED_BYTES and os.fstat(fd).st_nlink > 0
-        if size_bytes > QUICKLY_FREED_BYTES and self._outside.close_one(
-            fd, Space(0, 0) if has_name else Space(1, size_bytes)
-        ):
+        disk, becomes_free = self._disk(device), Space(0, 0) if has_name else Space(1, size_bytes)
+        if size_bytes > QUICKLY_FREED_BYTES and disk.outside.close_one(fd, becomes_free):
             return
         if self._thread is None:
             thread = threading.Thread(target=self._close_all, name="freeing", daemon=True)
@@ -94,9 +84,9 @@ class Freeing:
                 return
             self._thread = thread
         if not has_name:
-            self._held_files += 1
-            self._held_bytes += size_bytes
-        self._waiting.put((fd, None if has_name else size_bytes))
+            disk.held_files += 1
+            disk.held_bytes += size_bytes
+        self._waiting.put((fd, None if has_name else size_bytes, disk))
 
     def unlink(self, name: bytes, directory_fd: int) -> None:
         """unlinkat(2), for any thread: a large file is freed elsewhere, and what it takes does not count as free."""
@@ -117,9 +107,10 @@ class Freeing:
 
         It may be all that is left of the file, or ext4 chooses the blocks of a truncated one only when it is closed.
         """
-        size_bytes = os.fstat(fd).st_blocks * 512
+        stat = os.fstat(fd)
+        size_bytes = stat.st_blocks * 512
         if size_bytes > QUICKLY_FREED_BYTES:
-            self.close_later(fd, size_bytes)
+            self.close_later(fd, size_bytes, stat.st_dev)
         else:
             os.close(fd)
 
@@ -130,18 +121,36 @@ class Freeing:
             self._hurry.set()
             self._thread.join()
             self._thread = None
-        self._outside.close()
+        for disk in (self._first, *self._others.values()):
+            disk.outside.close()
 
     def _close_all(self) -> None:
         while (next_one := self._waiting.get()) is not None:
-            fd, size_bytes = next_one
+            fd, size_bytes, disk = next_one
             with suppress(OSError):  # it is closed all the same (close(2))
                 os.close(fd)
             if size_bytes is not None:
-                self._freed_files += 1
-                self._freed_bytes += size_bytes
+                disk.freed_files += 1
+                disk.freed_bytes += size_bytes
             if self._waiting.empty():
                 self._hurry.wait(_PAUSE_SECONDS)
+
+
+class _OnDisk:
+    """What is freed on one disk: the totals so far.
+
+    Those held are counted by the thread that deletes, those freed by the freeing thread.
+    """
+
+    def __init__(self, calls: OutsideCalls) -> None:
+        self.outside = _Outside(calls)
+        self.held_files = self.held_bytes = 0
+        self.freed_files = self.freed_bytes = 0
+
+    def space(self) -> Space:
+        """Return what is not free yet."""
+        waiting = Space(self.held_files - self.freed_files, self.held_bytes - self.freed_bytes)
+        return self.outside.space().with_more(waiting)
 
 
 class _Outside:
@@ -193,15 +202,16 @@ class _Outside:
 class _Held:
     """A file that is held while its last name is removed."""
 
-    __slots__ = ("_fd", "_freeing", "_size_bytes")
+    __slots__ = ("_device", "_fd", "_freeing", "_size_bytes")
 
-    def __init__(self, freeing: Freeing, fd: int, size_bytes: int) -> None:
+    def __init__(self, freeing: Freeing, fd: int, size_bytes: int, device: int) -> None:
         self._freeing = freeing
         self._fd = fd
         self._size_bytes = size_bytes
+        self._device = device
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *problem: object) -> None:
-        self._freeing.close_later(self._fd, self._size_bytes)
+        self._freeing.close_later(self._fd, self._size_bytes, self._device)

@@ -1,10 +1,25 @@
-"""The space of a file system."""
+"""The space of a file system, and of files."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 from typing import NamedTuple
+
+
+class Space(NamedTuple):
+    """The disk space that files take: inodes, and bytes of blocks."""
+
+    files: int
+    size_bytes: int
+
+    def and_another(self, size_bytes: int) -> Space:
+        """Return this space and that of one more file."""
+        return Space(self.files + 1, self.size_bytes + size_bytes)
+
+    def with_more(self, more: Space) -> Space:
+        """Return the sum of both."""
+        return Space(self.files + more.files, self.size_bytes + more.size_bytes)
 
 
 class DiskSpace(NamedTuple):

@@ -122,7 +122,7 @@ class StoreDirectory:
         notes_fd: int,
     ) -> StoreDirectory:
         calls = OutsideCalls()
-        freeing = Freeing(calls)
+        freeing = Freeing(calls, [disk.device for disk in others.present])
         held = HeldDirectories(notes_fd)
         undo = ExitStack()
         tree = Tree(fds["tree"], held)
@@ -136,7 +136,7 @@ class StoreDirectory:
             path,
             store_id,
             tree,
-            Staging(fds["fetching"], area["fetching"], (lambda target: tree.anchor(target)[0]) if others.disks else None),
+            Staging(fds["fetching"], area["fetching"], tree.disk_at),
             Orphanage(fds["orphans"], calls, area["orphans"]),
             Trash(fds["trash"], freeing, area["trash"]),
             quarantine,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from holdfast.store.areas import Place
 from holdfast.store.disk_inspection import WORKDIRS
+from holdfast.store.free_space import DiskSpace, disk_space
 from holdfast.store.suitability import check_writable, failed
 
 PLACEHOLDER_MARK = "user.holdfast.disk"
@@ -18,6 +19,8 @@ PLACEHOLDER_MARK = "user.holdfast.disk"
 NO_MARK = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.EPERM, errno.ENOENT, errno.ENOTDIR})
 _PLACE = "user.holdfast.place"
 """The attribute of a working directory on another disk: its path in the tree."""
+
+_NEVER_FULL = DiskSpace(0, 2**62)
 
 
 @dataclass(eq=False)
@@ -87,6 +90,15 @@ class OtherDisk:
         aside = b"aside-" + name
         os.rename(name, aside, src_dir_fd=self.workdirs_fd, dst_dir_fd=self.fds["trash"])
         return self.path / "trash" / os.fsdecode(aside)
+
+    def space(self) -> DiskSpace:
+        """Return the disk's space. One that has failed lacks none, so that nothing is tried for the sake of it."""
+        if not self.has_failed:
+            try:
+                return disk_space(self.workdirs_fd)
+            except OSError as problem:
+                self.note(problem)
+        return _NEVER_FULL
 
     def note(self, problem: OSError) -> None:
         """Note an error of the disk."""

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple, cast
 
 from holdfast.store.descent import DIRECTORY
-from holdfast.store.free_space import disk_space
+from holdfast.store.free_space import DiskSpace, Space, disk_space
 from holdfast.store.held_directories import HeldDirectories
 from holdfast.store.other_disk import PLACEHOLDER_MARK, OtherDisk, mark_of
 from holdfast.store.other_disks import Placed
@@ -87,20 +87,26 @@ class SpreadTree(Tree):
 
     def lists_ids(self, directory: FileId) -> bool:
         """Say whether what the system lists as the inode numbers in a directory are ids."""
-        return self._number(directory) == 0
+        return self.disk_number(directory) == 0
 
     def are_apart(self, file: FileId, other: FileId) -> bool:
         """Say whether two files, or directories, are on different disks: then no name of one can come to the other."""
-        return self._number(file) != self._number(other)
+        return self.disk_number(file) != self.disk_number(other)
 
     def disk_fd(self, directory: FileId) -> int:
         """Return a descriptor of the tree's own on the disk that a directory is on."""
-        disk = self._by_number.get(self._number(directory))
+        disk = self._by_number.get(self.disk_number(directory))
         return self.root_fd if disk is None or disk.is_absent else disk.workdirs_fd
 
-    def _number(self, file: FileId) -> int:
-        placeholder = self._by_id.get(file)
-        return disk_of(file) if placeholder is None else placeholder.disk.number
+    def disk_number(self, directory: FileId) -> int:
+        """Return the number of the disk that a file, or what is in a directory, is on; 0 for the first."""
+        placeholder = self._by_id.get(directory)
+        return disk_of(directory) if placeholder is None else placeholder.disk.number
+
+    def disk_at(self, path: bytes) -> int:
+        """Return the number of the disk that what is at ``path`` is on, or would be."""
+        placeholder = self._above(path)
+        return 0 if placeholder is None else placeholder.disk.number
 
     # --- ways through the tree -------------------------------------------------------------------------------------------
 
@@ -169,16 +175,17 @@ class SpreadTree(Tree):
 
     # --- placeholders come and go ----------------------------------------------------------------------------------------
 
-    def place_on_a_disk(self, parent_fd: int, path: bytes) -> None:
+    def place_on_a_disk(self, parent_fd: int, path: bytes, reserve: Callable[[DiskSpace], Space]) -> None:
         """Choose a disk for the working directory at ``path``, new and empty, in the directory ``parent_fd``.
 
-        It is that which has the most space for each working directory on it, the new one included. A disk that does not take
-        the directory is passed over; on the first disk it is already.
+        It is that which has the most space above its reserve for each working directory on it, the new one included. A disk
+        whose reserve is not free comes after all others, and one that does not take the directory is passed over; on the
+        first disk it is already.
         """
         if path in self._by_path:
             return
         base, _, name = path.rpartition(b"/")
-        for disk in self._by_room(parent_fd, base):
+        for disk in self._by_room(parent_fd, base, reserve):
             if disk is None:
                 return
             try:
@@ -189,19 +196,20 @@ class SpreadTree(Tree):
                 continue
             return
 
-    def _by_room(self, parent_fd: int, base: bytes) -> list[OtherDisk | None]:
+    def _by_room(self, parent_fd: int, base: bytes, reserve: Callable[[DiskSpace], Space]) -> list[OtherDisk | None]:
         """Return all disks that work, the one with the most room first; None is the first disk."""
         counts = {disk.number: 0 for disk in self.disks}
         for placeholder in list(self._by_path.values()):
             counts[placeholder.disk.number] += 1
         elsewhere = sum(placeholder.path.startswith(base + b"/") for placeholder in list(self._by_path.values()))
         on_first = max(1, len(os.listdir(f"/proc/self/fd/{parent_fd}")) - elsewhere)  # the new one included
-        rooms: list[tuple[float, OtherDisk | None]] = [(disk_space(self.root_fd).free_bytes / on_first, None)]
+        spaces: list[tuple[DiskSpace, int, OtherDisk | None]] = [(disk_space(self.root_fd), on_first, None)]
         for disk in self.disks:
+            space = disk.space()
             if not disk.has_failed:
-                with suppress(OSError):
-                    rooms.append((disk_space(disk.workdirs_fd).free_bytes / (counts[disk.number] + 1), disk))
-        return [disk for _, disk in sorted(rooms, key=lambda room: room[0], reverse=True)]
+                spaces.append((space, counts[disk.number] + 1, disk))
+        spaces.sort(key=lambda each: _share(each[0], each[1], reserve(each[0])), reverse=True)
+        return [disk for _, _, disk in spaces]
 
     def _move(self, disk: OtherDisk, parent_fd: int, path: bytes, name: bytes) -> None:
         """Let the empty directory ``name`` become the placeholder of a directory on ``disk``. Raises ``OSError``."""
@@ -276,6 +284,13 @@ class SpreadTree(Tree):
         self._by_id.pop(placeholder.id, None)
         self._by_path.pop(placeholder.path, None)
         self._by_name.pop(placeholder.name, None)
+
+
+def _share(space: DiskSpace, workdirs: int, reserve: Space) -> tuple[float, float]:
+    """Return the bytes above the reserve, and those that are free at all, for each of so many working directories."""
+    has_inodes = not space.files or space.free_files > reserve.files
+    above_bytes = max(0, space.free_bytes - reserve.size_bytes) if has_inodes else 0
+    return above_bytes / workdirs, space.free_bytes / workdirs
 
 
 class _DiskGoneError(FileNotFoundError):

@@ -34,9 +34,9 @@ class Staging:
     """Files that arrive from a store. They have temporary names until they are complete and verified."""
 
     def __init__(
-        self, directory_fd: int, others: Iterable[Place] = (), disk_at: Callable[[bytes], int] | None = None
+        self, directory_fd: int, others: Iterable[Place] = (), disk_at: Callable[[bytes], int] = lambda _: 0
     ) -> None:
-        """``disk_at`` returns a descriptor of something on the disk that a path in the tree is on, if there are others."""
+        """``disk_at`` returns the number of the disk that a path in the tree is on."""
         self._area = Area(directory_fd, others)
         self._disk_at = disk_at
         self._numbers = itertools.count(1)
@@ -50,7 +50,7 @@ class Staging:
         leaves nothing behind.
         """
         name = b"%d" % next(self._numbers)
-        directory_fd = self._area.first_fd if self._disk_at is None else self._area.beside(self._disk_at(target))
+        directory_fd = self._area.on(self._disk_at(target))
         fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory_fd)
         if directory_fd != self._area.first_fd:
             self._elsewhere[name] = directory_fd

@@ -17,6 +17,7 @@ from typing import TypeVar
 from holdfast.store.descent import DIRECTORY, descend, open_child
 from holdfast.store.descent import Entry as DirectoryEntry
 from holdfast.store.directory_times import ImpliedTimes, keeping_mtime
+from holdfast.store.free_space import DiskSpace, Space
 from holdfast.store.held_directories import HeldDirectories
 from holdfast.system.file_id import NO_FILE, FileId, FileStat, file_stat
 from holdfast.system.syscalls import open_without_links
@@ -69,8 +70,21 @@ class Tree:
         del directory
         return self.root_fd
 
-    def place_on_a_disk(self, parent_fd: int, path: bytes) -> None:
-        """Choose a disk for the working directory at ``path``, new and empty, in the directory ``parent_fd``."""
+    def disk_number(self, directory: FileId) -> int:
+        """Return the number of the disk that a file, or what is in a directory, is on; 0 for the first."""
+        del directory
+        return 0
+
+    def disk_at(self, path: bytes) -> int:
+        """Return the number of the disk that what is at ``path`` is on, or would be."""
+        del path
+        return 0
+
+    def place_on_a_disk(self, parent_fd: int, path: bytes, reserve: Callable[[DiskSpace], Space]) -> None:
+        """Choose a disk for the working directory at ``path``, new and empty, in the directory ``parent_fd``.
+
+        ``reserve`` returns what is kept free of a disk.
+        """
 
     def paths_on(self, disk: int) -> list[bytes]:
         """Return the paths of the working directories on the disk with this number, which is not the first."""

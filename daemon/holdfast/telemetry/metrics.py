@@ -100,7 +100,13 @@ OTHER_DISK_UP = _gauge(
     "holdfast_other_disk_up", "1 if a disk in store.other_disks is in use; 0 if it has failed, or is lost.", "disk"
 )
 OTHER_DISK_FREE = _gauge("holdfast_other_disk_free_bytes", "Bytes that are free on it.", "disk")
+OTHER_DISK_MIN_FREE = _gauge("holdfast_other_disk_min_free_bytes", "The reserve of bytes there ([cache]).", "disk")
 OTHER_DISK_SIZE = _gauge("holdfast_other_disk_size_bytes", "Its size.", "disk")
+OTHER_DISK_INODES = _gauge("holdfast_other_disk_inodes", "Its inodes; 0: it makes them as they are needed.", "disk")
+OTHER_DISK_FREE_INODES = _gauge("holdfast_other_disk_free_inodes", "Those free, if it has a fixed number.", "disk")
+OTHER_DISK_MIN_FREE_INODES = _gauge("holdfast_other_disk_min_free_inodes", "The reserve of them ([cache]).", "disk")
+OTHER_DISK_CACHE_BYTES = _gauge("holdfast_other_disk_cache_bytes", "Its part of holdfast_cache_bytes.", "disk")
+OTHER_DISK_WORKDIRS = _gauge("holdfast_other_disk_workdirs", "Working directories on it.", "disk")
 EVICTED_FILES = _counter("holdfast_evicted_files_total", "Copies that were evicted.")
 EVICTED_BYTES = _counter("holdfast_evicted_bytes_total", "Their bytes.")
 FETCHING = _gauge("holdfast_fetches_running", "Objects that are being fetched.")

@@ -22,7 +22,7 @@ from holdfast.errors import FileBusyError, HoldfastError
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.remote import ObjectInfo
 from holdfast.store import StoreDirectory, keeping_mtime, note_digest
-from holdfast.system.file_id import FileId, FileStat, disk_of, file_stat
+from holdfast.system.file_id import FileId, FileStat, file_stat
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer.partial_fetch import PartialFetch
 from holdfast.transfer.remotes import Ownership
@@ -127,10 +127,6 @@ class CachedCopies:
     def is_open(self, inode: FileId) -> bool:
         """Say whether anybody has the file ``inode`` open."""
         return self.listener.is_open(inode)
-
-    def is_on_other_disk(self, inode: FileId) -> bool:
-        """Say whether the file ``inode`` is on another disk than that of the store directory."""
-        return self.store.tree.is_spread and disk_of(inode) != 0
 
     def drop(self, path: bytes, inode: FileId, *, same_object: bool = False) -> bool:
         """Drop this node's copy at ``path`` if it is still the file ``inode``; say whether it was.

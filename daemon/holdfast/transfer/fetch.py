@@ -48,12 +48,12 @@ _log = logging.getLogger("holdfast.remote")
 class Fetcher:
     """Brings objects into the staging directory and hands them to ``place``.
 
-    ``make_room`` waits until that many bytes may be written; ``place`` puts a whole, verified file into the tree, in one
-    uninterrupted step.
+    ``make_room`` waits until that many bytes may be written for a path; ``place`` puts a whole, verified file into the tree,
+    in one uninterrupted step.
     """
 
     staging: Staging
-    make_room: Callable[[int], Awaitable[None]]
+    make_room: Callable[[int, bytes], Awaitable[None]]
     place: Callable[[PartialFetch, ObjectInfo], None]
     events: EventLog
     counters: Counters
@@ -152,7 +152,7 @@ class Fetcher:
     async def _stage(self, size_bytes: int, path: bytes) -> tuple[bytes, int]:
         """Return name and descriptor of a new file for ``path``, with room for so many bytes, which others may take."""
         for _ in range(_TRIES):
-            await self.make_room(size_bytes)
+            await self.make_room(size_bytes, path)
             try:
                 return self.staging.create(size_bytes, path)
             except OSError as problem:

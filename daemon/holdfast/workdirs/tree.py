@@ -48,6 +48,7 @@ class WorkdirTree:
         self._copies = base.copies
         self._invalidation = base.invalidation
         self._hot = base.hot
+        self._rooms = base.rooms
         self._is_root = os.geteuid() == 0
         self._pending: list[_StaleName] = []
         self._half_trashed: list[Node] = []
@@ -104,7 +105,7 @@ class WorkdirTree:
             if is_new:
                 owner = self._owner_of(base_fd, name, owner)
             if is_new or not is_found:
-                self._tree.place_on_a_disk(base_fd, path)
+                self._tree.place_on_a_disk(base_fd, path, self._rooms.first.limits.reserve)
             fd = self._tree.open_child(base_fd, name)
         except NotADirectoryError:
             problem = "is not a directory; acquire with another id, or remove it"

@@ -20,6 +20,7 @@ from holdfast.capacity import (
     EmptiedDirectories,
     Limits,
     Room,
+    Rooms,
     Usage,
     can_ever_fit,
     first_to_evict,
@@ -29,7 +30,7 @@ from holdfast.capacity import (
 from holdfast.errors import CacheFullError, FileBusyError
 from holdfast.index import CachedName, Entry, EntryState, Index
 from holdfast.store import DiskSpace, Space
-from holdfast.system.file_id import FileId, disk_of, id_on
+from holdfast.system.file_id import FileId, id_on
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import CachedCopies
 
@@ -168,9 +169,6 @@ class Files:
         self.broken: set[int] = set()
         """Files on a disk that answers EIO."""
 
-    def is_on_other_disk(self, inode: FileId) -> bool:
-        return disk_of(inode) != 0
-
     def is_open(self, inode: FileId) -> bool:
         return inode in self.open
 
@@ -214,11 +212,11 @@ def files(index: Index) -> Files:
     return Files(index, free_bytes=10**9, free_files=1000)
 
 
-def make_room_for(files: Files, events: EventLog | None = None, **limits: int | float) -> Room:
+def make_room_for(files: Files, events: EventLog | None = None, *, disk: int = 0, **limits: int | float) -> Room:
     settings_of_all = Limits(**{"max_bytes": 0, "min_free_bytes": 0, "low_watermark": 1.0, **limits})  # type: ignore[arg-type]
     return Room(
         settings_of_all,
-        Disk(files.space, lambda: files.deleted),
+        Disk(files.space, lambda: files.deleted, number=disk),
         files.index,
         cast(CachedCopies, files),
         cast(EmptiedDirectories, files),
@@ -343,10 +341,48 @@ async def test_an_error_of_another_disk_ends_no_eviction_and_one_of_the_first_do
     files.broken = {1, other}
     for inode in (FileId(1), other):
         index.entries.put(inode, Entry(EntryState.CLEAN, 100, 0, 0, names=[CachedName(b"blobs/%d" % inode, "e")]))
-    room = make_room_for(files)
-    assert not room.evict_file(other)
+    rooms = Rooms([make_room_for(files), make_room_for(files, disk=1)], index, lambda _: 0)
+    assert not rooms.evict_file(other)
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
-        room.evict_file(FileId(1))
+        rooms.evict_file(FileId(1))
+
+
+async def test_only_what_is_on_a_disk_goes_for_it_and_the_limit_is_of_each_disk(files: Files, index: Index) -> None:
+    for inode in (*range(1, 4), *range(10, 13)):
+        put(index, inode if inode < 10 else id_on(1, inode), 100, used_ns=inode)
+    there = Files(index, free_bytes=10**9)
+    places = {b"work/w": 1}
+    rooms = Rooms(
+        [make_room_for(files, max_bytes=300), make_room_for(there, disk=1, max_bytes=300)],
+        index,
+        lambda path: places.get(path, 0),
+    )
+    await rooms.make_room(100, b"work/w")
+    assert (files.gone, there.gone) == ([], [id_on(1, 10)])
+    await rooms.make_room(200, b"blobs")
+    assert (files.gone, there.gone) == ([1, 2], [id_on(1, 10)])
+    rooms.set_limits(Limits(100, 0, 1.0))
+    with pytest.raises(CacheFullError):
+        await rooms.make_room(101, b"work/w")
+    await rooms.make_room(50, b"work/w")
+    assert there.gone == [id_on(1, inode) for inode in (10, 11, 12)]
+
+
+async def test_nothing_is_looked_for_where_another_disk_has_no_copies(
+    files: Files, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(index, 1, 100)
+    files.free_bytes = 0
+    monkeypatch.setattr(index.entries, "scan", pytest.fail)
+    tries = []
+
+    async def change() -> None:
+        tries.append(1)
+        raise OSError(errno.ENOSPC, "full")
+
+    with pytest.raises(OSError, match="full"):
+        await make_room_for(files, disk=1).with_room(change)
+    assert (files.gone, tries) == ([], [1])
 
 
 async def test_a_file_with_several_names_goes_whole(files: Files, index: Index) -> None:

@@ -67,6 +67,20 @@ def test_a_file_with_another_name_is_not_held(freeing: Freeing, tmp_path: Path, 
         assert held(tmp_path) == []
 
 
+def test_what_is_not_free_yet_counts_for_its_own_disk(tmp_path: Path, directory_fd: int) -> None:
+    (tmp_path / "file").write_bytes(b"bytes")
+    device, calls = os.stat(tmp_path).st_dev, OutsideCalls()
+    freeing = Freeing(calls, [device])
+    freeing._thread = threading.Thread(target=freeing._close_all)  # has not begun yet
+    unlink(freeing, directory_fd, b"file")
+    assert freeing.space(device).files == 1
+    assert freeing.space() == freeing.space(device + 1) == (0, 0)
+    freeing._thread.start()
+    freeing.end()
+    assert freeing.space(device) == (0, 0)
+    calls.close()
+
+
 def test_a_large_file_is_freed_by_another_process(freeing: Freeing, tmp_path: Path, directory_fd: int) -> None:
     with open(tmp_path / "large", "wb") as file:
         file.write(bytes(1 << 20))

@@ -107,7 +107,7 @@ class Fetching:
         remote = cast(Remote, SimpleNamespace(name="checkpoints", access=self.access))
         return self.fetcher.fetch(ObjectPath(b"checkpoints/a", remote, "a"), KnownObject(SIZE, 0, "etag"))
 
-    async def _make_room(self, size_bytes: int) -> None:
+    async def _make_room(self, size_bytes: int, path: bytes) -> None:
         assert size_bytes == SIZE
 
     def _place(self, fetch: PartialFetch, info: ObjectInfo) -> None:

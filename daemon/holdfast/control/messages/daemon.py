@@ -22,9 +22,10 @@ class RemoteStatus(Message, frozen=True):
 
 
 class OtherDiskStatus(Message, frozen=True):
-    """A disk in ``store.other_disks``, with the number of working directories there.
+    """A disk in ``store.other_disks``, with the number of working directories there, and the bytes of copies in them.
 
-    ``problem`` says why it is not used, and is empty if it is.
+    ``problem`` says why it is not used, and is empty if it is. ``min_free_bytes`` and ``min_free_files`` are kept free.
+    ``files`` is the number of inodes; if the disk makes them as they are needed, it and the other two are 0.
     """
 
     path: str
@@ -32,6 +33,11 @@ class OtherDiskStatus(Message, frozen=True):
     size_bytes: int = 0
     free_bytes: int = 0
     workdirs: int = 0
+    min_free_bytes: int = 0
+    files: int = 0
+    free_files: int = 0
+    min_free_files: int = 0
+    cached_bytes: int = 0
 
 
 class PublicStatus(Message, frozen=True):

@@ -37,7 +37,7 @@ class Passthrough:
     def __init__(self, base: Foundation) -> None:
         self.writes = PassthroughWrites(base)
         self._backing_files, self._policy, self._directories = base.kernel.backing_files, base.policy, base.directories
-        self._room, self._ordinary_user = base.room, base.ordinary_user
+        self._rooms, self._ordinary_user = base.rooms, base.ordinary_user
 
     def hand_out(self, opened: OpenFile, uid: int, *, writable: bool) -> None:
         """Decide for the handle that the user ``uid`` gets. The first one decides for all: passthrough if possible."""
@@ -45,7 +45,7 @@ class Passthrough:
         if is_first:
             whole = opened.arrival is None or opened.arrival.finished
             backing_id = None
-            may_pass = self._room.may_pass_by() if writable else not self._is_polled(opened)
+            may_pass = self._rooms.of(opened.inode).may_pass_by() if writable else not self._is_polled(opened)
             if opened.writable and whole and may_pass and (not uid or self._is_own(opened, uid)):
                 with self._ordinary_user.writes():  # as whom the kernel will write, whoever it is for
                     backing_id = self._backing_files.register(opened.node.id, opened.fd, opened.node.zone)

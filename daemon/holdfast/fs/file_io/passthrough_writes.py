@@ -27,7 +27,7 @@ class PassthroughWrites:
     def __init__(self, base: Foundation) -> None:
         store = base.parts.store
         self._nodes, self._updates, self._entries = base.nodes, base.updates, base.parts.index.entries
-        self._stamps, self._tree, self._hashing, self._disk = store.stamps, store.tree, base.hashing, base.disk
+        self._stamps, self._tree, self._hashing, self._rooms = store.stamps, store.tree, base.hashing, base.rooms
 
     def expect(self, opened: OpenFile) -> None:
         """Note that a writable handle is handed out: bytes may change at any time from now on."""
@@ -49,7 +49,7 @@ class PassthroughWrites:
     def _count_writer(self, opened: OpenFile) -> None:
         """Have room kept free for a writer that the kernel serves. A write of the daemon's that fails makes its own room."""
         if opened.backing_id is not None:
-            self._disk.writer_begins()
+            self._rooms.of(opened.inode).disk.writer_begins()
 
     def before_send(self, opened: OpenFile) -> None:
         """Note that the current bytes are about to be sent: only later writes are unsent."""
@@ -85,7 +85,7 @@ class PassthroughWrites:
     def end(self, opened: OpenFile) -> None:
         """Settle a file with a stamp whose last handle is released: nobody writes any more."""
         if opened.backing_id is not None:
-            self._disk.writer_ends()
+            self._rooms.of(opened.inode).disk.writer_ends()
         self.settle(opened)
 
     def settle(self, opened: OpenFile) -> None:

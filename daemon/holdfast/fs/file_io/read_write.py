@@ -31,7 +31,7 @@ class ReadWrite:
 
     def __init__(self, base: Foundation, files: OpenFiles, local_files: LocalFiles, handles: HandleTable) -> None:
         self._directories, self._hot = base.directories, base.hot
-        self._room, self._ordinary_user = base.room, base.ordinary_user
+        self._rooms, self._ordinary_user = base.rooms, base.ordinary_user
         self._files = files
         self._arriving, self._check = local_files.arriving, local_files.check
         self._handles = handles
@@ -77,9 +77,8 @@ class ReadWrite:
             await self._hot.settle(opened.inode)
         self._files.before_change(opened, drop_privileges=drop_privileges)
         try:
-            if self._directories.is_elsewhere(opened.node):
-                return await self._write(opened.fd, data, offset)  # evicting makes no room there
-            return await self._room.with_room(partial(self._write, opened.fd, data, offset), len(data))
+            room = self._rooms.of(opened.inode)
+            return await room.with_room(partial(self._write, opened.fd, data, offset), len(data))
         finally:
             self._files.mark_changed(opened)
 
@@ -94,16 +93,13 @@ class ReadWrite:
         await self._files.settle_privileges(opened)
         self._files.before_change(opened)
         most_bytes = max(0, most_bytes - os.fstat(opened.fd).st_blocks * _BLOCK_BYTES)
-        is_elsewhere = self._directories.is_elsewhere(opened.node)
-        if not is_elsewhere:
-            await self._room.ensure_room(most_bytes)
-        elif most_bytes > self._directories.room(opened.node):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        room = self._rooms.of(opened.inode)
+        await room.ensure_room(most_bytes)
         allocation = partial(
             self._hot.call, opened, "fallocate", [], mode, offset, length_bytes, patience=LONG_PATIENCE_SECONDS
         )
         try:
-            await (allocation() if is_elsewhere else self._room.with_room(allocation, most_bytes))
+            await room.with_room(allocation, most_bytes)
         finally:
             self._files.mark_changed(opened)
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestContext, SetattrFields, StatvfsData
 
+from holdfast.capacity import Room
 from holdfast.fs.file_io.new_handle import Handle
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
@@ -56,7 +57,7 @@ class Operations(pyfuse3.Operations):
         self._nodes = base.nodes
         self._directories = base.directories
         self._invalidation = base.invalidation
-        self._room = base.room
+        self._rooms = base.rooms
         self._turns = turns
         self.counters: Counters = base.parts.counters
         self.observer = observer
@@ -91,7 +92,7 @@ class Operations(pyfuse3.Operations):
         parent = self._node(parent_inode)
         create = self._resume(partial(self._files.creation.file, parent, name, mode, flags, request, _caller(ctx), attempt))
         async with self._turns.names.of(ctx.uid):
-            node, stat, handle = await self._room.with_room(create)
+            node, stat, handle = await self._room(parent).with_room(create)
         self._answer(request, handle)
         return FileInfo(fh=handle_of(node, changes=True)), _entry(self._files.lookup.new(node, stat))
 
@@ -99,14 +100,14 @@ class Operations(pyfuse3.Operations):
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
         make = partial(self._files.making.directory, parent, name, mode & 0o7777, _caller(ctx), attempt)
-        node, stat = await self._room.with_room_at_once(make)
+        node, stat = await self._room(parent).with_room_at_once(make)
         return _entry(self._files.lookup.new(node, stat))
 
     @replies
     async def mknod(self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
         make = partial(self._files.making.special, parent, name, mode, rdev, _caller(ctx), attempt)
-        node, stat = await self._room.with_room_at_once(make)
+        node, stat = await self._room(parent).with_room_at_once(make)
         async with self._turns.commits.of(ctx.uid):
             await self._files.send_new(node)
         return _entry(self._files.lookup.new(node, stat))
@@ -115,7 +116,7 @@ class Operations(pyfuse3.Operations):
     async def symlink(self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
         make = partial(self._files.making.symlink, parent, name, target, _caller(ctx), attempt)
-        node, stat = await self._room.with_room_at_once(make)
+        node, stat = await self._room(parent).with_room_at_once(make)
         return _entry(self._files.lookup.new(node, stat))
 
     @replies
@@ -123,7 +124,7 @@ class Operations(pyfuse3.Operations):
         node, directory, attempt = self._node(inode), self._node(new_parent_inode), self._attempt()
         link = self._resume(partial(self._files.linking.link, node, directory, new_name, _caller(ctx), attempt))
         async with self._turns.names.of(ctx.uid):
-            await self._room.keep_spare()
+            await self._room(directory).keep_spare()
             stat = await link()
         return _entry(self._files.lookup.new(node, stat))
 
@@ -152,7 +153,7 @@ class Operations(pyfuse3.Operations):
         source, target, attempt = self._node(parent_inode_old), self._node(parent_inode_new), self._attempt()
         rename = self._resume(partial(self._files.rename, source, name_old, target, name_new, flags, _caller(ctx), attempt))
         async with self._turns.names.of(ctx.uid):
-            await self._room.keep_spare()
+            await self._room(target).keep_spare()
             await rename()
 
     @replies
@@ -228,7 +229,7 @@ class Operations(pyfuse3.Operations):
     async def _setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
         node, attempt = self._node(inode), self._attempt()
         self._files.guard.check_open(node, os.O_RDONLY, _caller(ctx))
-        await self._room.with_room(partial(self._files.xattrs.set, node, name, value, attempt), len(value))
+        await self._room(node).with_room(partial(self._files.xattrs.set, node, name, value, attempt), len(value))
 
     @replies
     async def removexattr(self, inode: int, name: bytes, ctx: RequestContext) -> None:
@@ -343,6 +344,10 @@ class Operations(pyfuse3.Operations):
 
     def _node(self, inode: int) -> Node:
         return self._nodes.get(inode)
+
+    def _room(self, node: Node) -> Room:
+        """Return the room on the disk that a file, or what is in a directory, is on."""
+        return self._rooms.on(self._directories.disk_number(node))
 
     def _opened(self, fh: int) -> OpenFile:
         return self._files.files.of_handle(node_of(fh))

@@ -24,7 +24,7 @@ from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
 from holdfast.fs.inodes.quotas import Quotas
 from holdfast.fs.inodes.time_to_live import TimeToLive
-from holdfast.store import ImpliedTimes, Tree, advance_mtime, disk_space
+from holdfast.store import ImpliedTimes, Tree, advance_mtime
 from holdfast.system.file_id import FileId, FileStat, file_stat
 from holdfast.transfer import Ownership
 from holdfast.zones import ZoneMap, ZonePath
@@ -132,13 +132,9 @@ class Directories:
         """Return a descriptor of the tree's own on the disk that a file or directory is on, or would be."""
         return self._tree.disk_fd(_placed(node).backing)
 
-    def is_elsewhere(self, node: Node) -> bool:
-        """Say whether a file is on another disk than the first, which ``capacity`` watches."""
-        return self.is_spread and self.disk_fd(node) != self._tree.root_fd
-
-    def room(self, node: Node) -> int:
-        """Return how many bytes are free on the disk of a file."""
-        return disk_space(self.disk_fd(node)).free_bytes
+    def disk_number(self, node: Node) -> int:
+        """Return the number of the disk that a file or directory is on, or would be; 0 for the first."""
+        return self._tree.disk_number(_placed(node).backing) if self.is_spread else 0
 
     def seconds(self, node: Node) -> float:
         """Return how long the kernel may cache a node's attributes and, for a directory, the names in it."""

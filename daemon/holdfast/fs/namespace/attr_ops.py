@@ -19,7 +19,6 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile, without_privileges
 from holdfast.fs.inodes.quotas import Usage, workdir_of
 from holdfast.fs.remote_view.views import Views
-from holdfast.store import Space
 from holdfast.system.file_id import FileStat, file_stat
 
 _PRESENT_NS = 2_000_000_000
@@ -167,9 +166,8 @@ class AttrOps:
 
     def _disk(self, directory: Node) -> os.statvfs_result:
         """Return statfs(2) of a disk, once everything deleted so far is free: nobody waits until it is."""
-        tree = self._store.tree
         fd = self._directories.disk_fd(directory)
-        disk, deleted = os.fstatvfs(fd), self._store.freeing.space() if fd == tree.root_fd else Space(0, 0)
+        disk, deleted = os.fstatvfs(fd), self._store.freeing.space(os.fstat(fd).st_dev)
         blocks, inodes = deleted.size_bytes // disk.f_frsize, deleted.files
         free = disk.f_bfree + blocks, disk.f_bavail + blocks
         free_files = disk.f_ffree + inodes, disk.f_favail + inodes

@@ -39,7 +39,7 @@ class LargeDirectories:
         try:
             await trio.to_thread.run_sync(_after_reading, step, fd)
         finally:
-            self._freeing.close_later(fd, stat.st_blocks * 512)
+            self._freeing.close_later(fd, stat.st_blocks * 512, stat.st_dev)
 
 
 def _after_reading(step: Callable[[], None], fd: int) -> None:

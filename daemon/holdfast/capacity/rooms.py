@@ -1,0 +1,66 @@
+"""The room on each disk: that of the store directory, and the others with working directories (``store.other_disks``).
+
+The limits of ``[cache]`` hold on each disk by itself, because only what is on a disk can be evicted for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import trio
+
+from holdfast.capacity.policy import Limits
+from holdfast.capacity.room import Room
+from holdfast.index import Index
+from holdfast.system.file_id import FileId, disk_of
+from holdfast.telemetry.wakeups import sleep_within
+
+_UPKEEP_SECONDS = 5.0
+
+
+class Rooms:
+    """The room on each disk that was there when the daemon started. ``disk_at`` returns the number of a path's disk."""
+
+    def __init__(self, rooms: Sequence[Room], index: Index, disk_at: Callable[[bytes], int]) -> None:
+        self.all = rooms
+        """That of the first disk comes first."""
+        self.first = rooms[0]
+        self._by_number = {room.disk.number: room for room in rooms}
+        self._index = index
+        self._disk_at = disk_at
+
+    def on(self, disk: int) -> Room:
+        """Return the room on the disk with this number; that on the first one for a disk that is not there."""
+        return self._by_number.get(disk, self.first)
+
+    def of(self, file: FileId) -> Room:
+        """Return the room on the disk that a file is on."""
+        return self.on(disk_of(file))
+
+    async def make_room(self, wanted_bytes: int, path: bytes) -> None:
+        """Return when a copy of ``wanted_bytes`` may be written for ``path``. Raises ``CacheFullError``."""
+        await self.on(self._disk_at(path)).make_room(wanted_bytes)
+
+    def evict_file(self, file: FileId) -> bool:
+        """Evict one file if that is allowed; return whether it was evicted."""
+        return self.of(file).evict_file(file)
+
+    def set_limits(self, limits: Limits) -> None:
+        """Have these limits from now on."""
+        for room in self.all:
+            room.limits = limits
+
+    def is_near_end(self) -> bool:
+        """Say of any of the disks what ``Disk.is_near_end`` says. Safe and instant in any thread."""
+        return any(room.disk.is_near_end() for room in self.all)
+
+    async def run(self) -> None:
+        """Keep the reserves free until cancelled, also that of the index."""
+        async with trio.open_nursery() as nursery:
+            for room in self.all:
+                nursery.start_soon(room.run)
+            while True:
+                await sleep_within(_UPKEEP_SECONDS)
+                self._index.keep_reserve()
+                self._index.release_pages()
+                self._index.entries.flush_uses()
