@@ -96,7 +96,7 @@ def _let_through(directory: Path) -> Any:
                 time.sleep(POLL_SECONDS)
         return True
 
-    return f.udf(let_through, "boolean")
+    return f.udf(let_through, "boolean").asNondeterministic()  # or Spark filters the rows that arrive, before there is state
 
 
 def _rows(spark: SparkSession, rows: int, row_bytes: int) -> DataFrame:

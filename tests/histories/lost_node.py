@@ -35,7 +35,8 @@ from tests.histories.placement import NAME, STANDBYS, build
 from tests.support.daemons.node import wait_until
 
 _PARTITIONS_A_NODE = 4
-_ROWS, _ROW_BYTES = 24, 50_000
+_ROWS_A_NODE, _ROW_BYTES = 8, 50_000
+"""New keys of a batch: enough that each node has some in one of its partitions."""
 _MOST_FETCHED, _MOST_RATIO = 0.02, 1.15
 _PATIENCE_SECONDS = 600.0
 _WITHOUT, _KEPT, _EXECUTOR, _LOST = "lost, without standby copies", "kept", "executor lost", "lost"
@@ -82,7 +83,7 @@ class Follower:
         directory = cluster.shared / "follow"
         directory.mkdir()
         directory.chmod(0o777)
-        job = ("--kind", kind, "--rows", str(_ROWS), "--row-bytes", str(_ROW_BYTES), "--follow", str(directory))
+        job = ("--kind", kind, "--rows", str(_ROWS_A_NODE * len(cluster.nodes)), "--row-bytes", str(_ROW_BYTES), "--follow", str(directory))
         words = command(NAME, *job, "--every", str(every_seconds), executors=len(cluster.nodes))
         output, errors = cluster.directory / "follow.out", cluster.directory / "follow.err"
         with output.open("w") as out, errors.open("w") as err:
