@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import NodeFactory
 
 LEFT = ".1_0a1b2c3d-0000-4000-8000-000000000000.sst.0a1b2c3d-0000-4000-8000-000000000001.tmp"
+WRITTEN = ".2.changelog.0a1b2c3d-0000-4000-8000-000000000002.tmp"
 
 
 @pytest.mark.promise("abandoned-temporaries")
@@ -21,16 +22,19 @@ def test_a_link_that_a_killed_process_has_not_renamed_goes_with_the_next_start(m
     (work / "1.sst").write_bytes(b"state")
     for name in (LEFT, "by-hand.tmp"):
         os.link(work / "1.sst", state / name)
+    (state / WRITTEN).write_bytes(b"half")
     (state / f".{LEFT}.crc").write_bytes(b"sum")
     node.kill()
     node.start()
-    assert {LEFT, "by-hand.tmp"} <= set(os.listdir(state)), "an hour is the least age"
+    assert {LEFT, WRITTEN, "by-hand.tmp"} <= set(os.listdir(state)), "an hour is the least age"
     node.kill()
     node.faults = ["no_least_age"]
     node.start()
-    assert node.wait_event("temporaries-removed") == {"zone": "checkpoints", "files": 1}
+    assert node.wait_event("temporaries-removed") == {"zone": "checkpoints", "files": 2}
     assert os.listdir(state) == ["by-hand.tmp"]
     assert (work / "1.sst").read_bytes() == (state / "by-hand.tmp").read_bytes() == b"state"
     assert not (state / LEFT).exists()
+    assert not (state / WRITTEN).exists()
+    assert node.status().unsent == []
     state.joinpath("by-hand.tmp").unlink()
     state.rmdir()

@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from tests.support.daemons.faults.takeover import BOOT_ID
 from tests.support.daemons.node import Node, settle, wait_until
 from tests.support.disks.ledger import Ledger, content
 from tests.support.disks.recorded_disk import RecordedDisk
+from tests.support.processes.stopping import stand_still
 from tests.support.stores.s3 import Versitygw
 
 KEPT = (0.0, 0.5, 0.9)
@@ -117,7 +118,7 @@ class PowerCuts:
         try:
             ledger, pins = self._ledger.copy(), list(self._pins)
             disk.cut(image, self._chance.getrandbits(32), self._chance.choice(KEPT))
-            wait_until(lambda: _stands_still(daemon) and self._is_still() and self._is_copied_to(remote))
+            wait_until(lambda: stand_still([daemon]) and self._is_still() and self._is_copied_to(remote))
         finally:
             os.kill(node.pid, signal.SIGCONT)
         return Cut(number, image, remote, ledger, pins)
@@ -202,15 +203,6 @@ class PowerCuts:
         for path in self._remote.iterdir():  # the directory stays: a server may have it open
             shutil.rmtree(path)
         shutil.copytree(remote, self._remote, dirs_exist_ok=True)
-
-
-def _stands_still(pid: int) -> bool:
-    """Say whether all threads of a process are stopped: one that is in the kernel does what it is at before that."""
-    states = []
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):  # it was about to end
-            states.append((thread / "stat").read_text().rpartition(")")[2].split()[0])
-    return set(states) <= {"T", "Z", "X"}
 
 
 def _shape(directory: Path) -> list[tuple[str, int, int]]:

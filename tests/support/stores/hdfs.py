@@ -30,6 +30,7 @@ import httpx
 import pytest
 
 from tests.support.processes.children import DIES_WITH_US
+from tests.support.processes.stopping import stop
 from tests.support.tools.cache import cache_directory, locked
 
 _HERE = Path(__file__).parent
@@ -123,7 +124,7 @@ class Hdfs:
 
     def freeze(self) -> None:
         """Let nothing be answered until ``thaw``; connections stay open."""
-        os.kill(self.pid, signal.SIGSTOP)
+        stop(self.pid)
 
     def thaw(self) -> None:
         """Let the servers go on."""

@@ -56,6 +56,8 @@ class Implementation:
     """Whether there may be an object ``a`` beside ``a/b``, as S3 itself has it."""
     has_markers: bool = False
     """Whether another tool may store an object ``a/``, which stands for an empty directory."""
+    is_of_files: bool = False
+    """Whether a server of ours, or the given one, has files in directories."""
     racers: int = 16
     """How many may race for one name. moto looks whether there is an object, and then writes, without a lock: one."""
     put_by_other_tool: Callable[[str, bytes], Any] | None = None
@@ -65,7 +67,7 @@ class Implementation:
     @property
     def has_directories(self) -> bool:
         """Whether directories are real ones, with times of their own."""
-        return self.name in ("hdfs", "sshd") or "file" in self.name
+        return self.is_of_files or self.name == "hdfs" or "file" in self.name
 
     @property
     def replaces_at_once(self) -> bool:
@@ -107,6 +109,7 @@ def implementation(request: pytest.FixtureRequest, workspace: Path) -> Iterator[
             other_node,
             place.has_objects,
             has_markers=place.has_objects,
+            is_of_files=not place.has_objects,
             put_by_other_tool=place.put,
             locked=place.locked,
         )

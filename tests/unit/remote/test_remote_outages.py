@@ -15,6 +15,7 @@ import pytest
 from holdfast.errors import RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import RemoteStore, open_store
 from tests.support.processes.children import children_of
+from tests.support.processes.stopping import stop
 from tests.support.stores.contract_servers import SERVERS, StoreServer, serving_hdfs_store, serving_s3
 from tests.unit.remote.test_remote_contract import content, put
 
@@ -61,7 +62,7 @@ def test_a_server_that_is_stopped_comes_back_and_one_that_is_dead_is_unavailable
     put(store, "a")
     impatient = opened(server, seconds=0.3)
     processes = _family(server.pid)
-    _signal(processes, signal.SIGSTOP)
+    stop(*processes)
     try:
         for operation in OPERATIONS:
             with pytest.raises(RemoteUnavailableError):
