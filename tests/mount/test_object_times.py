@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -84,6 +84,59 @@ def test_a_file_that_others_have_open_shows_it_too(node: Node, clock: ShiftedClo
         os.fsync(writer.fileno())
         assert mtime(path) == clock.last_modified("checkpoints/file") * SECOND
     assert path.read_bytes() == b"two"
+
+
+def _list_and_stat(path: Path) -> None:
+    with os.scandir(path.parent) as entries:
+        assert [entry.stat().st_size for entry in entries if entry.name == path.name] == [3]
+
+
+@pytest.mark.parametrize(
+    "tell",
+    [
+        Path.stat,
+        _list_and_stat,
+        lambda path: os.link(path, path.with_name("link")),
+        lambda path: os.truncate(path, 3),
+        lambda path: os.chmod(path, 0o600),
+        lambda path: os.utime(path),
+    ],
+    ids=["stat", "list", "link", "truncate", "chmod", "touch"],
+)
+@pytest.mark.promise("mtime")
+def test_a_new_file_whose_time_was_looked_at_before_its_close_shows_it_too(
+    node: Node, clock: ShiftedClock, tell: Callable[[Path], None]
+) -> None:
+    path = node.checkpoints / "file"
+    with path.open("wb", buffering=0) as writer:
+        writer.write(b"one")
+        tell(path)
+    assert mtime(path) == clock.last_modified("checkpoints/file") * SECOND
+
+
+@pytest.mark.parametrize("temporary", ["file", ".file.tmp"])
+def test_the_kernel_need_not_ask_for_attributes_to_open_a_new_file(make_node: NodeFactory, temporary: str) -> None:
+    node = make_node(remote__metadata_ttl_seconds=3600).start()
+    path = node.checkpoints / "file"
+    fd = os.open(node.checkpoints / temporary, os.O_CREAT | os.O_WRONLY)
+    os.write(fd, b"one")
+    os.close(fd)
+    os.rename(node.checkpoints / temporary, path)
+    os.stat(node.checkpoints)  # which has changed
+    before = node.status().kernel_requests.get("GETATTR", 0)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        assert os.read(fd, 3) == b"one"
+    finally:
+        os.close(fd)
+    assert node.status().kernel_requests.get("GETATTR", 0) == before
+
+
+@pytest.mark.promise("mtime")
+def test_an_empty_file_shows_it_too(node: Node, clock: ShiftedClock) -> None:
+    path = node.checkpoints / "file"
+    path.touch()
+    assert mtime(path) == clock.last_modified("checkpoints/file") * SECOND
 
 
 def test_other_attributes_of_an_open_file_that_shows_it_are_kept_account_of(node: Node, clock: ShiftedClock) -> None:

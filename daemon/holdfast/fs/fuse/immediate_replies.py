@@ -27,7 +27,6 @@ from holdfast.fs.fuse.operation_times import name_of
 from holdfast.fs.fuse.readdir_replies import ReaddirReplies
 from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.fs.fuse.request_turns import Turns
-from holdfast.fs.inodes.attributes import Stat
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.lookup import Found
@@ -165,7 +164,7 @@ class ImmediateReplies:
         name = body[wire_format.CREATE.size : -1]
         creation = self._files.creation.file(directory, name, mode, flags, self._request, caller)
         node, stat, handle = step(creation)
-        return self._new_file(node, stat) + _opened(handle)
+        return _entry(Found(node, stat, self._directories.seconds(node))) + _opened(handle)
 
     def _mkdir(self, directory: Node, body: bytes, caller: Caller) -> Answer:
         mode = wire_format.MKDIR.unpack_from(body)[0] & 0o7777
@@ -180,12 +179,7 @@ class ImmediateReplies:
     def _link(self, directory: Node, body: bytes, caller: Caller) -> Answer:
         node = self._nodes.get(wire_format.NODE.unpack_from(body)[0])
         linking = self._files.linking.link(node, directory, body[wire_format.NODE.size : -1], caller)
-        return self._new_file(node, step(linking))
-
-    def _new_file(self, node: Node, stat: Stat) -> bytes:
-        """Return the reply for a new name of a file, which gives the kernel one more reference."""
-        node.lookups += 1
-        return wire_format.entry(node.id, stat, self._directories.seconds(node))
+        return _entry(self._files.lookup.new(node, step(linking)))
 
     def _rename(self, directory: Node, body: bytes, caller: Caller) -> Answer:
         return self._move(directory, wire_format.NODE.unpack_from(body)[0], 0, body[wire_format.NODE.size : -1], caller)

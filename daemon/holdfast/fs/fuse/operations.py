@@ -94,7 +94,7 @@ class Operations(pyfuse3.Operations):
         async with self._turns.names.of(ctx.uid):
             node, stat, handle = await self._room(parent).with_room(create)
         self._answer(request, handle)
-        return FileInfo(fh=handle_of(node, changes=True)), _entry(self._files.lookup.new(node, stat))
+        return FileInfo(fh=handle_of(node, changes=True)), _entry(Found(node, stat, self._directories.seconds(node)))
 
     @replies
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:

@@ -103,7 +103,8 @@ def of_store_directory(stat: FileStat) -> RemoteStat:
 
 
 def of_file(node: Node, stat: FileStat) -> Stat:
-    """Return the attributes to show of a file with ``stat``, with the store's time if only the open file has that yet."""
+    """Return the attributes of a file for a reply: ``stat``, or the store's time if only the open file has that yet."""
+    node.mtime_is_told = True
     opened = node.opened
     if opened is None or not opened.mtime_shown_ns or (opened.stamp is not None and stamp_of(stat) != opened.stamp):
         return stat

@@ -27,6 +27,7 @@ class Node:
         "is_directory",
         "lookups",
         "more_names",
+        "mtime_is_told",
         "name",
         "opened",
         "parent",
@@ -49,6 +50,8 @@ class Node:
         """A cache of ``Directories``: the epoch in which it is valid, the place, and how many levels down that is."""
         self.zone: int = 0 if parent is None else parent.zone
         """The number of the zone that the node is in, for counts (``NodeTable``); 0 for the root and what has no name."""
+        self.mtime_is_told = True
+        """False for a new file until a reply after CREATE's tells the mtime; the kernel drops CREATE's when it writes."""
         self.cache_is_stale = False
         """True if the kernel may still cache pages of an earlier file of this node, or an earlier listing of this directory;
         the next open must drop them."""

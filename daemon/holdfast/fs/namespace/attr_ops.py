@@ -59,7 +59,7 @@ class AttrOps:
             found = self._directories.stat(node.parent, node.name)
             if found is None or found.st_ino != node.backing:
                 raise StaleNodeError("the file was replaced")
-            return found
+            return attributes.of_file(node, found)
         place = self._directories.place(node.parent)
         ownership = self._view.ownership_of(place.zone)
         above = self._directories.nearest_stat(node.parent)

@@ -74,6 +74,7 @@ class Creation:
         opened = _opened(node, fd, stat)
         opened.count()
         opened.created(exclusive=exclusive, is_sent=is_sent)
+        node.mtime_is_told = not is_new
         handle = self._handing_out.hand_out(opened, request, caller, changes=True)
         return node, stat, handle
 

@@ -141,9 +141,8 @@ class Lookup:
         return Found(node, stat, self._ttl.in_kernel(name.place) if is_time_known else 0.0)
 
     def new(self, node: Node, stat: FileStat) -> Found:
-        """Return the reply for a name that was just created."""
-        shown = self._directories.shown(node, stat) if node.is_directory else stat
-        return Found(node, shown, self._directories.seconds(node))
+        """Return the reply for a name that was just made, other than by CREATE."""
+        return Found(node, self._shown(node, stat), self._directories.seconds(node))
 
     def missing_seconds(self, directory: Node, name: bytes) -> float:
         """Return how long the kernel may cache the answer that ``name`` is not in ``directory``."""
@@ -174,5 +173,7 @@ class Lookup:
     def local(self, directory: Node, name: bytes, stat: FileStat, seconds: float) -> Found:
         """Return an entry that has a file in the tree."""
         node = self._nodes.local(directory, name, stat.st_ino, stat.st_mode)
-        shown = self._directories.shown(node, stat) if node.is_directory else attributes.of_file(node, stat)
-        return Found(node, shown, seconds)
+        return Found(node, self._shown(node, stat), seconds)
+
+    def _shown(self, node: Node, stat: FileStat) -> Stat:
+        return self._directories.shown(node, stat) if node.is_directory else attributes.of_file(node, stat)

@@ -80,6 +80,11 @@ class ObjectTimes:
         elif name.policy.revalidated:
             self._await(inode, awaited)
         if node is not None and (node.opened is not None or inode in self._awaited or entry.mtime_ns != shown_ns):
+            self._let_kernel_ask(node, entry)
+
+    def _let_kernel_ask(self, node: Node, entry: Entry) -> None:
+        """Let the kernel ask for the attributes of a file, unless it does so anyway for the times of a new one."""
+        if node.mtime_is_told or not entry.size_bytes:
             self._invalidation.attributes_changed(node.id)
 
     def seen(self, inode: FileId, name: ZoneName, known: KnownObject) -> None:
