@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import trio
 
@@ -30,6 +30,8 @@ class LibraryCalls:
         self._store_name = store_name
         self._request_timeout_seconds = request_timeout_seconds
         self._requests_in_a_call = requests_in_a_call
+        self._running: set[_Call[Any]] = set()
+        self._is_watching = False
         self._lost = 0
 
     async def run(self, kind: str, function: Callable[[], _T], slots: FairSlots) -> _T:
@@ -42,36 +44,47 @@ class LibraryCalls:
                 f"{kind} to {self._store_name}: {self._lost} earlier calls to its library have not come back"
             )
         await slots.acquire_on_behalf_of(None)
-        call = _Call(function, slots)
+        call = _Call(function, slots, self._came_back)
         call.start(kind)
-        try:
-            seconds = await self._silence_of(call)
-        except trio.Cancelled:
-            trio.lowlevel.spawn_system_task(self._silence_of, call)  # its slot must not stay with a thread that hangs
-            raise
-        if not call.done.is_set():
+        self._running.add(call)
+        if not self._is_watching:
+            self._is_watching = True
+            trio.lowlevel.spawn_system_task(self._watch)
+        await call.ended.wait()
+        if call.life.is_given_up:
             raise RemoteUnavailableError(
-                f"{kind} to {self._store_name}: its library has not come back for {seconds:.0f} s; the call is given up",
+                f"{kind} to {self._store_name}: its library has not come back for {call.silent_seconds():.0f} s; "
+                "the call is given up",
                 of_store=False,
             )
         return call.outcome()
 
-    async def _silence_of(self, call: _Call[_T]) -> float:
-        """Wait for the end of the call, or give it up; return how long it was silent then, in seconds."""
-        while True:
-            allowed = self._request_timeout_seconds * (self._requests_in_a_call + call.life.requests)
-            silent = time.monotonic() - call.life.at
-            if call.done.is_set() or silent >= allowed:
-                break
-            with trio.move_on_after(allowed - silent):
-                await call.done.wait()
-        if not call.done.is_set():
-            self._lost += 1
-            call.give_up(self._found)
-        return silent
+    async def _watch(self) -> None:
+        """Give up the calls that are silent for too long, until none is running.
 
-    def _found(self) -> None:
-        self._lost -= 1
+        One task looks at all of them: a cancel scope for each takes longer than all else that a call does in the event loop.
+        """
+        shortest_seconds = self._request_timeout_seconds * self._requests_in_a_call
+        try:
+            while self._running:
+                left = (self._seconds_left(call) for call in self._running)
+                await trio.sleep(max(0.0, min(shortest_seconds, *left)))  # a call that begins meanwhile has as long, too
+                for call in [call for call in self._running if self._seconds_left(call) <= 0.0]:
+                    self._running.remove(call)
+                    self._lost += 1
+                    call.give_up()
+        finally:
+            self._is_watching = False
+
+    def _seconds_left(self, call: _Call[Any]) -> float:
+        allowed_seconds = self._request_timeout_seconds * (self._requests_in_a_call + call.life.requests)
+        return allowed_seconds - call.silent_seconds()
+
+    def _came_back(self, call: _Call[Any]) -> None:
+        if call.life.is_given_up:
+            self._lost -= 1
+        else:
+            self._running.remove(call)
 
 
 class _Call(Generic[_T]):
@@ -82,15 +95,16 @@ class _Call(Generic[_T]):
     memory, with all that its frames refer to (such as the bytes of a failed PUT), until the garbage collector runs.
     """
 
-    def __init__(self, function: Callable[[], _T], slots: FairSlots) -> None:
+    def __init__(self, function: Callable[[], _T], slots: FairSlots, came_back: Callable[[_Call[Any]], None]) -> None:
         self.life = CallLife()
-        self.done = trio.Event()
+        self.ended = trio.Event()
+        """Set when the thread comes back, or the call is given up."""
         self._function: Callable[[], _T] | None = function
         self._slots = slots
+        self._came_back = came_back
         self._token = trio.lowlevel.current_trio_token()
         self._result: list[_T] = []
         self._problem: BaseException | None = None
-        self._came_back: Callable[[], None] = self._release
 
     def start(self, kind: str) -> None:
         """Begin the call. Without a thread for it, give the slot back and raise the error."""
@@ -98,17 +112,20 @@ class _Call(Generic[_T]):
         try:
             trio.lowlevel.start_thread_soon(lambda: context.run(self._work), self._deliver, kind)
         except BaseException:
-            self._release()
+            self._slots.release_on_behalf_of(None)
             raise
 
-    def give_up(self, came_back: Callable[[], None]) -> None:
-        """Free the slot, and call ``came_back`` if the thread comes back after all."""
+    def silent_seconds(self) -> float:
+        """Return the time since the last sign of life."""
+        return time.monotonic() - self.life.at
+
+    def give_up(self) -> None:
+        """End the call without its thread."""
         self.life.is_given_up = True
-        self._release()
-        self._came_back = came_back
+        self._end()
 
     def outcome(self) -> _T:
-        """Return the result of a call that is done, or raise its error, and keep neither."""
+        """Return the result of a call whose thread has come back, or raise its error, and keep neither."""
         problem, self._problem = self._problem, None
         if problem is None:
             return self._result.pop()
@@ -132,8 +149,10 @@ class _Call(Generic[_T]):
             self._token.run_sync_soon(self._finish)
 
     def _finish(self) -> None:
-        self.done.set()
-        self._came_back()
+        self._came_back(self)
+        if not self.life.is_given_up:
+            self._end()
 
-    def _release(self) -> None:
+    def _end(self) -> None:
         self._slots.release_on_behalf_of(None)
+        self.ended.set()
