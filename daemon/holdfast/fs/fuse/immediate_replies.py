@@ -164,7 +164,8 @@ class ImmediateReplies:
         name = body[wire_format.CREATE.size : -1]
         creation = self._files.creation.file(directory, name, mode, flags, self._request, caller)
         node, stat, handle = step(creation)
-        return _entry(Found(node, stat, self._directories.seconds(node))) + _opened(handle)
+        node.lookups += 1
+        return wire_format.entry(node.id, stat, self._directories.seconds(node)) + _opened(handle)
 
     def _mkdir(self, directory: Node, body: bytes, caller: Caller) -> Answer:
         mode = wire_format.MKDIR.unpack_from(body)[0] & 0o7777
