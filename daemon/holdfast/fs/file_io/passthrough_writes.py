@@ -78,9 +78,10 @@ class PassthroughWrites:
     async def compare(self, opened: OpenFile) -> None:
         """Check the bytes of such a file against the digest of what was sent."""
         if self._may_hide_a_write(opened):
-            digest = self._sent_digest(opened)
+            sent = self._sent_digest(opened)
             found = await self._hashing.run(_digest_of, opened.fd)
-            self._compare(opened, digest, found)
+            if sent == self._sent_digest(opened):  # it was not sent again meanwhile
+                self._compare(opened, sent, found)
 
     def end(self, opened: OpenFile) -> None:
         """Settle a file with a stamp whose last handle is released: nobody writes any more."""
@@ -135,7 +136,7 @@ class PassthroughWrites:
         self._compare(opened, self._sent_digest(opened), _digest_of(opened.fd))
 
     def _compare(self, opened: OpenFile, sent: bytes, found: bytes) -> None:
-        if sent and found and sent == self._sent_digest(opened) != found:
+        if sent and found and sent != found:
             self._changed(opened, file_stat(opened.fd))
 
     def _changed(self, opened: OpenFile, stat: FileStat) -> None:
