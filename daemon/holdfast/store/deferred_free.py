@@ -71,10 +71,11 @@ class Freeing:
 
         A file that still has a name does not become free by that, and so does not count as deleted.
         """
-        has_name = size_bytes > QUICKLY_FREED_BYTES and os.fstat(fd).st_nlink > 0
-        disk, becomes_free = self._disk(device), Space(0, 0) if has_name else Space(1, size_bytes)
-        if size_bytes > QUICKLY_FREED_BYTES and disk.outside.close_one(fd, becomes_free):
-            return
+        disk, has_name = self._disk(device), False
+        if size_bytes > QUICKLY_FREED_BYTES:
+            has_name = os.fstat(fd).st_nlink > 0
+            if disk.outside.close_one(fd, Space(0, 0) if has_name else Space(1, size_bytes)):
+                return
         if self._thread is None:
             thread = threading.Thread(target=self._close_all, name="freeing", daemon=True)
             try:
