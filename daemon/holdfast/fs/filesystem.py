@@ -24,7 +24,6 @@ from holdfast.fs.namespace.link import Linking
 from holdfast.fs.namespace.link_upload import LinkUpload
 from holdfast.fs.namespace.listing import Listings
 from holdfast.fs.namespace.lookup import Lookup
-from holdfast.fs.namespace.lost_names import LostNames
 from holdfast.fs.namespace.mkdir_mknod import DirectoryRules, Making
 from holdfast.fs.namespace.new_entries import NewEntries
 from holdfast.fs.namespace.rename import Renaming
@@ -65,9 +64,7 @@ class FileSystem:
         self.making = Making(base, views.guard, new, tenants)
         self.linking = Linking(base, views, files, link_upload)
         self.renaming = Renaming(base, views, sending, files, link_upload)
-        self.unlinking = Unlinking(
-            base.directories, base.nodes, base.policy, views.hints, sending.remote_deletes, LostNames(base), base.hot
-        )
+        self.unlinking = Unlinking(base, views.hints, sending.remote_deletes, self.lookup)
         self.removing = Rmdir(base, views)
         self.attrs = AttrOps(base, views, files)
         self.xattrs = ExtendedAttributes(base, files.local_files)
@@ -117,21 +114,13 @@ class FileSystem:
         if node is not None:
             self.releasing.forgotten(node)
 
-    def unlink(self, directory: Node, name: bytes, attempt: Attempt = FIRST) -> Coroutine[Any, Any, None]:
-        """Begin unlink(2). Raises ``RemoteError`` if only the store knows the name and it does not answer."""
-        unlink = self.unlinking.unlink
-        if self.lookup.is_unknown(directory, name):
-            return self._learn_first(directory, name, partial(unlink, directory, name, attempt))
-        return unlink(directory, name, attempt)
-
     def rename(
         self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller, attempt: Attempt = FIRST
     ) -> Coroutine[Any, Any, None]:
-        """Begin renameat2(2). Raises as ``unlink`` does."""
-        rename = self.renaming.rename
-        if not attempt.resent and self.lookup.is_unknown(source, old):
-            return self._learn_first(source, old, partial(rename, source, old, target, new, flags, caller, attempt))
-        return rename(source, old, target, new, flags, caller, attempt)
+        """Begin renameat2(2). Raises ``RemoteError`` if only the store knows the name and it does not answer."""
+        rename = partial(self.renaming.rename, source, old, target, new, flags, caller, attempt)
+        is_unknown = not attempt.resent and self.lookup.is_unknown(source, old)
+        return self._learn_first(source, old, rename) if is_unknown else rename()
 
     async def _learn_first(self, directory: Node, name: bytes, operation: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await self.lookup.learn(directory, name)

@@ -174,7 +174,7 @@ class ImmediateReplies:
         return _entry(self._files.lookup.new(node, stat))
 
     def _unlink(self, directory: Node, body: bytes, caller: Caller) -> Answer:
-        step(self._files.unlink(directory, body[:-1]))
+        step(self._files.unlinking.unlink(directory, body[:-1]))
         return 0
 
     def _link(self, directory: Node, body: bytes, caller: Caller) -> Answer:

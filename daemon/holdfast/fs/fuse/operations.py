@@ -130,7 +130,7 @@ class Operations(pyfuse3.Operations):
 
     @replies
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        unlink = self._resume(partial(self._files.unlink, self._node(parent_inode), name, self._attempt()))
+        unlink = self._resume(partial(self._files.unlinking.unlink, self._node(parent_inode), name, self._attempt()))
         async with self._turns.names.of(ctx.uid):
             await unlink()
 

@@ -5,38 +5,40 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
-from dataclasses import dataclass
 from functools import partial
 
 from holdfast.errors import HoldfastError, NoSuchEntryError
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.hot_files import HotFiles
-from holdfast.fs.inodes.name_policy import Name, NamePolicy
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.replay import FIRST, Attempt
+from holdfast.fs.namespace.lookup import Lookup
 from holdfast.fs.namespace.lost_names import LostNames
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.writeback.remote_deletes import RemoteDeletes
 from holdfast.system.file_id import FileStat
 
 
-@dataclass(eq=False)
 class Unlinking:
     """Removes names of files."""
 
-    _directories: Directories
-    _nodes: NodeTable
-    _policy: NamePolicy
-    _hints: CreateHints
-    _remote_deletes: RemoteDeletes
-    _lost_names: LostNames
-    _hot: HotFiles
+    def __init__(self, base: Foundation, hints: CreateHints, remote_deletes: RemoteDeletes, lookup: Lookup) -> None:
+        self._directories, self._nodes, self._policy, self._hot = base.directories, base.nodes, base.policy, base.hot
+        self._hints = hints
+        self._remote_deletes = remote_deletes
+        self._lookup = lookup
+        self._lost_names = LostNames(base)
 
     async def unlink(self, directory: Node, name: bytes, attempt: Attempt = FIRST) -> None:
-        """unlink(2). In a store's zone the object is deleted soon after (``transfer.deletions``)."""
+        """unlink(2). In a store's zone the object is deleted soon after (``transfer.deletions``).
+
+        Raises ``RemoteError`` if only the store knows the name and it does not answer.
+        """
         stat, node, hot = self._look(directory, name)
+        if stat is None and self._lookup.is_unknown(directory, name):
+            await self._lookup.learn(directory, name)
+            stat, node, hot = self._look(directory, name)
         if hot is not None:
             await self._hot.settle(hot.inode)
             stat, node, hot = self._look(directory, name)
