@@ -14,6 +14,7 @@ from holdfast.config import WorkdirsSection
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import WorkdirInfo
 from holdfast.errors import ConfigurationError, DaemonUnreachableError
+from holdfast_spark.class_archive import keep_archive, with_archive
 from holdfast_spark.kubernetes import template_settings
 from holdfast_spark.linking import give_executors_the_jar, linking_settings
 from holdfast_spark.placement import place_state
@@ -55,7 +56,7 @@ def configure(
     ``/run/holdfast/control.sock``).
     """
     local = local_directory(name, role, socket)
-    chosen = {**settings(local), **links_in_mount(socket), **STEP_ASIDE}
+    chosen = {**with_archive(settings(local), local), **links_in_mount(socket), **STEP_ASIDE}
     if kubernetes:
         mountpoint = _ask(socket, ControlClient.status).mountpoint
         chosen |= template_settings(local.parent / "executor-pod.yaml", directory_name(name), mountpoint)
@@ -97,6 +98,7 @@ def install(spark: SparkSession, socket: str | None = None) -> None:
         place_state(spark, socket_path(socket))
         report_batches(spark, socket_path(socket))
     explain_second_drivers(spark)
+    keep_archive(spark)
     stop_queries_first()
 
 

@@ -14,11 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from holdfast_spark.class_archive import archive_path
 from tests.benchmarks import page_cache
 from tests.benchmarks.report import Goal, Unit
 from tests.benchmarks.rows import Row, Scale, Site, Values
-from tests.benchmarks.spark_process import Job, written_bytes
+from tests.benchmarks.spark_process import Job, processor_milliseconds, written_bytes
 from tests.benchmarks.spark_sides import Bench
+from tests.support.daemons.node import wait_until
 
 _COUNTED_BATCHES = 10
 _BUILDING_BATCHES = 4
@@ -26,8 +28,10 @@ _FIRST_ROWS = 1_000
 _LIKE_EXT4 = Goal(peer="ext4", at_least=1 / 1.1)
 _FAR = Goal(peer="ext4", at_most_more=300.0)
 _FEW_REQUESTS = Goal(at_most=1.2)
+_ARCHIVE_SECONDS = 300.0
 _PARTS = ("latestOffset", "walCommit", "addBatch", "commitOffsets")
 """The parts of a batch in which Spark touches its checkpoint, in their order."""
+_PARTS_OF_RESTART = ("latestOffset", "walCommit", "queryPlanning", "addBatch", "commitOffsets")
 
 
 def rows(bench: Bench, scale: Scale) -> list[Row]:
@@ -125,6 +129,8 @@ def _build(bench: Bench, site: Site) -> None:
     for number in range(_BUILDING_BATCHES):
         job.batch(_keys(site, number * count, count))
     job.batch(_keys(site, 0, _FIRST_ROWS))
+    if job.place.socket is not None:
+        wait_until(archive_path(job.place.local).exists, _ARCHIVE_SECONDS)  # or it is made in another side's turn
     job.kill()
 
 
@@ -148,17 +154,22 @@ def _snapshot(bench: Bench, site: Site) -> Values:
 def _restart(bench: Bench, site: Site) -> Values:
     job = bench.job(site)
     if job.place.backing is None:  # nothing of it is on the node, kept or lost, warm or cold
-        return dict.fromkeys(("node kept, page cache warm", "node kept, page cache cold", "node lost"), _first_batch(job))
+        cases = ("node kept, page cache warm", "node kept, page cache cold", "node lost")
+        return dict.fromkeys(cases, _first_batch(bench, job)[""])
     values = {}
     for name, prepare in (("page cache warm", page_cache.read), ("page cache cold", page_cache.drop)):
-        values[f"node kept, {name}"] = _first_batch(job, prepare)
+        found = _first_batch(bench, job, prepare)
+        values[f"node kept, {name}"] = found.pop("")
+        values |= {f"node kept, {name}: {part}": value for part, value in found.items()}
     if bench.side(site).lose():
-        values["node lost"] = _first_batch(job)
+        values["node lost"] = _first_batch(bench, job)[""]
     return values
 
 
-def _first_batch(job: Job, prepare: Callable[[Path], None] | None = None) -> float:
-    """Restart the job; return how long its first batch takes. ``prepare`` gets what is on the node of its checkpoint."""
+def _first_batch(bench: Bench, job: Job, prepare: Callable[[Path], None] | None = None) -> dict[str, float]:
+    """Restart the job; return how long its first batch takes (""), and its parts. ``prepare`` gets what is on the node of
+    its checkpoint.
+    """
     shutil.rmtree(job.place.local, ignore_errors=True)  # it went with the node, if that was lost
     job.start()
     if prepare is not None and job.place.backing is not None:
@@ -166,10 +177,22 @@ def _first_batch(job: Job, prepare: Callable[[Path], None] | None = None) -> flo
             prepare(path)
     content = _keys(job.site, job.arrived * _FIRST_ROWS, _FIRST_ROWS)
     os.sync()  # or it waits for what was written before: a gigabyte of it
+    before = _clocks(bench, job)
     job.go()
-    milliseconds = float(job.batch(content)["milliseconds"])
+    done = job.batch(content)
+    after = _clocks(bench, job)
     job.kill()
-    return milliseconds
+    parts = {part: float(done["parts"].get(part, 0)) for part in _PARTS_OF_RESTART}
+    return {"": float(done["milliseconds"]), **parts, **{name: after[name] - before[name] for name in before}}
+
+
+def _clocks(bench: Bench, job: Job) -> Values:
+    side = bench.side(job.site)
+    return {
+        "processor time of Spark": job.processor_milliseconds(),
+        "processor time of the daemon": processor_milliseconds([side.daemon()]),
+        "requests of the mount, added up": side.waited_milliseconds(),
+    }
 
 
 def _keys(site: Site, first: int, count: int) -> Path:

@@ -26,6 +26,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from holdfast_spark import state_settings
+from holdfast_spark.class_archive import keep_archive, with_archive
 from holdfast_spark.pipeline import flights
 from holdfast_spark.pipeline.local import stay_on_this_machine
 from holdfast_spark.placement import place_state
@@ -54,6 +55,7 @@ def main() -> None:
     spark.streams.addListener(watcher)
     if options.socket is not None:
         place_state(spark, options.socket)  # as ``configure`` does
+        keep_archive(spark)
     _say(ready=True)
     sys.stdin.readline()
     writer = _query(spark, options).outputMode("update").trigger(processingTime="0 seconds")
@@ -65,6 +67,8 @@ def main() -> None:
 def _settings(options: argparse.Namespace) -> dict[str, str]:
     """Return Spark's settings: Holdfast's, but for what is about checkpoints on a mount where they are elsewhere."""
     found = {**_SETTINGS, **state_settings.settings(options.local), **(_SNAPSHOTS if options.query == "keys" else {})}
+    if options.socket is not None:
+        found = with_archive(found, options.local)
     if not options.checkpoint.startswith("file:"):
         del found[_MANAGER]
     return {**found, **dict(setting.split("=", 1) for setting in options.conf)}

@@ -45,6 +45,17 @@ def written_bytes(processes: Iterable[int | None]) -> int:
     return found
 
 
+def processor_milliseconds(processes: Iterable[int | None]) -> float:
+    """Return the processor time that these processes have taken, in user and in kernel mode."""
+    ticks = 0
+    for pid in processes:
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            if pid is not None:
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += int(fields[11]) + int(fields[12])
+    return ticks * 1000 / os.sysconf("SC_CLK_TCK")
+
+
 def _group_of(pid: int) -> int:
     """Return the process group; 0 if the process has just ended."""
     with suppress(ProcessLookupError):
@@ -112,10 +123,11 @@ class Job:
 
     def written_bytes(self) -> int:
         """Return what Python and JVM have written to disks so far."""
-        assert self.process is not None
-        group = self.process.pid
-        processes = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
-        return written_bytes([pid for pid in processes if _group_of(pid) == group])
+        return written_bytes(self._processes())
+
+    def processor_milliseconds(self) -> float:
+        """Return the processor time that Python and JVM have taken so far."""
+        return processor_milliseconds(self._processes())
 
     def kill(self) -> None:
         """SIGKILL Python and JVM; return when both are gone."""
@@ -129,6 +141,12 @@ class Job:
                 with suppress(BrokenPipeError):
                     channel.close()
             self.process = None
+
+    def _processes(self) -> list[int]:
+        assert self.process is not None
+        group = self.process.pid
+        processes = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
+        return [pid for pid in processes if _group_of(pid) == group]
 
     def _signal(self, number: int) -> None:
         if self.process is not None:

@@ -24,6 +24,7 @@ from tests.support.stores.delaying_proxy import delaying
 from tests.support.stores.s3 import S3Server, Versitygw
 
 _FILES = 40
+_DURATIONS = "holdfast_operation_duration_seconds_sum"
 
 
 class Side(Protocol):
@@ -44,6 +45,9 @@ class Side(Protocol):
 
     def daemon(self) -> int | None:
         """Return the process that serves the side; None if the kernel does."""
+
+    def waited_milliseconds(self) -> float:
+        """Return the durations of all requests that the side's daemon has answered, added up; 0 if the kernel serves it."""
 
 
 class PlainDisk:
@@ -68,6 +72,10 @@ class PlainDisk:
     def daemon(self) -> int | None:
         """There is none."""
         return None
+
+    def waited_milliseconds(self) -> float:
+        """There are no requests."""
+        return 0.0
 
 
 class Mount:
@@ -103,6 +111,12 @@ class Mount:
     def daemon(self) -> int | None:
         """Return Holdfast's."""
         return self.node().pid
+
+    def waited_milliseconds(self) -> float:
+        """Return what the daemon's own histograms say."""
+        with self.node().client() as client:
+            lines = client.metrics().splitlines()
+        return 1000 * sum(float(line.split()[-1]) for line in lines if line.startswith(_DURATIONS))
 
 
 class FarMount(Mount):
@@ -165,6 +179,10 @@ class S3a:
     def daemon(self) -> int | None:
         """There is none."""
         return None
+
+    def waited_milliseconds(self) -> float:
+        """There are no requests."""
+        return 0.0
 
 
 class Bench:

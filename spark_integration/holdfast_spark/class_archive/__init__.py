@@ -1,0 +1,131 @@
+"""The classes of a driver's JVM, kept in its working directory in the form in which the next JVM maps them.
+
+A JVM that starts reads, checks and links some 20,000 classes of Spark: two seconds of a processor before there is a session,
+and one and a half in the first batch. Java's class data sharing keeps the result in a file. The first driver in a working
+directory writes down which classes it loads; after some batches a process beside it makes the archive of them
+(``making``), and all later drivers there start with it. The JVM itself does not use an archive that does not fit it or its
+jars; such an archive is removed, and the next driver begins anew.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JVM_OPTIONS_KEY = "spark.driver.extraJavaOptions"
+_BATCHES = 3
+"""The batches after which the JVM has loaded what a batch needs."""
+_ARCHIVE = "classes.jsa"
+_LIST = "classes.list"
+_SHARING = "sharing"
+"""What a JVM says of itself (``java.vm.info``) if it uses an archive."""
+_log = logging.getLogger("holdfast.class_archive")
+
+
+def archive_path(local: Path) -> Path:
+    """Return where the archive is of drivers whose own files are in ``local``, below ``tmp/`` of the working directory."""
+    return local.parent.parent / _ARCHIVE
+
+
+def with_archive(settings: dict[str, str], local: Path) -> dict[str, str]:
+    """Return Spark's settings with a JVM's option: use the archive that is there, or write down which classes it takes."""
+    archive = archive_path(local)
+    option = f"-XX:SharedArchiveFile={archive}" if archive.exists() else f"-XX:DumpLoadedClassList={local / _LIST}"
+    return {**settings, JVM_OPTIONS_KEY: f"{settings[JVM_OPTIONS_KEY]} {option}"}
+
+
+def keep_archive(spark: SparkSession) -> None:
+    """Have the archive made that the driver's JVM was started to prepare, or removed if the JVM could not use it.
+
+    Nothing is done for a JVM that was started without ``with_archive``. What fails is logged (``holdfast.class_archive``).
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        return  # Spark Connect: the JVM is elsewhere
+    options = _options(spark)
+    used, listed = (_value(options, f"-XX:{name}=") for name in ("SharedArchiveFile", "DumpLoadedClassList"))
+    if used is not None and used.name == _ARCHIVE and _SHARING not in _property(spark, "java.vm.info"):
+        _log.info("the JVM or its jars have changed; its classes are prepared anew: %s", used)
+        used.unlink(missing_ok=True)
+    elif listed is not None and listed.name == _LIST:
+        _watch(spark, _command(spark, options, listed))
+
+
+def _watch(spark: SparkSession, command: list[str]) -> None:
+    """Run the command once some batches are done."""
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Batches(StreamingQueryListener):
+        done = 0
+
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802 Spark's name
+            """Do nothing."""
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802 Spark's name
+            """Count a batch that had input."""
+            if event.progress.numInputRows > 0:
+                self.done += 1
+                if self.done == _BATCHES:
+                    threading.Thread(target=begin, name="holdfast-class-archive", daemon=True).start()
+
+        def onQueryIdle(self, event: Any) -> None:  # noqa: N802 Spark's name
+            """Do nothing."""
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 Spark's name
+            """Do nothing."""
+
+    def begin() -> None:
+        remove()
+        try:
+            subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,  # it goes on if the driver is killed
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            ).wait()
+        except OSError as problem:
+            _log.info("the classes of the driver's JVM are not prepared for the next start: %s", problem)
+
+    def remove() -> None:
+        """Remove the listener, if Spark still runs: it would call a Python that is gone."""
+        atexit.unregister(remove)
+        try:
+            spark.streams.removeListener(listener)
+        except Exception as problem:  # noqa: BLE001 the driver ends
+            _log.debug("the listener is still there: %s", problem)
+
+    listener = Batches()
+    spark.streams.addListener(listener)
+    atexit.register(remove)
+
+
+def _command(spark: SparkSession, options: list[str], listed: Path) -> list[str]:
+    java = Path(_property(spark, "java.home")) / "bin/java"
+    modules = [option for option in options if option.startswith("--add-modules=")]
+    making = [sys.executable, "-m", "holdfast_spark.class_archive.making", str(listed), str(archive_path(listed.parent))]
+    return [*making, str(java), *modules, "-cp", _property(spark, "java.class.path")]
+
+
+def _options(spark: SparkSession) -> list[str]:
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 Python has no other way to the JVM
+    return list(jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
+
+
+def _property(spark: SparkSession, name: str) -> str:
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 as above
+    return str(jvm.java.lang.System.getProperty(name))
+
+
+def _value(options: list[str], prefix: str) -> Path | None:
+    return next((Path(option.removeprefix(prefix)) for option in options if option.startswith(prefix)), None)
