@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holdfast_spark.class_archive import archive_path
+from holdfast_spark.class_archive import BATCHES, archive_path
 from tests.benchmarks import page_cache
 from tests.benchmarks.report import Goal, Unit
 from tests.benchmarks.rows import Row, Scale, Site, Values
@@ -129,6 +129,11 @@ def _build(bench: Bench, site: Site) -> None:
     for number in range(_BUILDING_BATCHES):
         job.batch(_keys(site, number * count, count))
     job.batch(_keys(site, 0, _FIRST_ROWS))
+    _end_as_usual(job)
+
+
+def _end_as_usual(job: Job) -> None:
+    """Kill a job that has done some batches, once its working directory has what the next start takes from there."""
     if job.place.socket is not None:
         wait_until(archive_path(job.place.local).exists, _ARCHIVE_SECONDS)  # or it is made in another side's turn
     job.kill()
@@ -163,6 +168,11 @@ def _restart(bench: Bench, site: Site) -> Values:
         values |= {f"node kept, {name}: {part}": value for part, value in found.items()}
     if bench.side(site).lose():
         values["node lost"] = _first_batch(bench, job)[""]
+        job.start()
+        job.go()
+        for _ in range(BATCHES):
+            job.batch(_keys(site, job.arrived * _FIRST_ROWS, _FIRST_ROWS))
+        _end_as_usual(job)
     return values
 
 

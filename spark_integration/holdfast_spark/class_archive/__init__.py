@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JVM_OPTIONS_KEY = "spark.driver.extraJavaOptions"
-_BATCHES = 3
+BATCHES = 3
 """The batches after which the JVM has loaded what a batch needs."""
 _ARCHIVE = "classes.jsa"
 _LIST = "classes.list"
@@ -73,7 +73,7 @@ def _watch(spark: SparkSession, command: list[str]) -> None:
             """Count a batch that had input."""
             if event.progress.numInputRows > 0:
                 self.done += 1
-                if self.done == _BATCHES:
+                if self.done == BATCHES:
                     threading.Thread(target=begin, name="holdfast-class-archive", daemon=True).start()
 
         def onQueryIdle(self, event: Any) -> None:  # noqa: N802 Spark's name

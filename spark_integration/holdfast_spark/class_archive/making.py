@@ -23,8 +23,7 @@ def main(arguments: list[str]) -> int:
     java, *options = arguments[2:]
     if free_memory(Path("/proc/self/cgroup").read_text()) < _ROOM_BYTES:
         return 1
-    os.nice(_NICE)
-    Path("/proc/self/oom_score_adj").write_text("1000")
+    give_way()
     made = archive.with_name(f".{archive.name}.{os.getpid()}")
     flags = ["-Xshare:dump", f"-Xmx{_HEAP_MIB}m", f"-XX:SharedClassListFile={listed}", f"-XX:SharedArchiveFile={made}"]
     try:
@@ -37,6 +36,12 @@ def main(arguments: list[str]) -> int:
     finally:
         made.unlink(missing_ok=True)
     return 0
+
+
+def give_way() -> None:
+    """Let every other process have the processor first, and be the first that ends where memory is short."""
+    os.nice(_NICE)
+    Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def free_memory(cgroups: str, base: Path = Path("/sys/fs/cgroup"), meminfo: Path = Path("/proc/meminfo")) -> int:

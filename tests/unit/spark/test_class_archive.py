@@ -1,0 +1,91 @@
+"""An archive of classes is made where there is memory for it, whole or not at all, and asked for once it is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast_spark.class_archive import JVM_OPTIONS_KEY, with_archive
+from holdfast_spark.class_archive.making import free_memory, main
+
+MIB = 2**20
+MEMINFO = "MemTotal:       8388608 kB\nMemAvailable:   4194304 kB\n"
+
+
+def a_cgroup(directory: Path, limit: str, used: int, inactive: int) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "memory.max").write_text(f"{limit}\n")
+    (directory / "memory.current").write_text(f"{used}\n")
+    (directory / "memory.stat").write_text(f"anon 1\ninactive_file {inactive}\n")
+
+
+@pytest.mark.parametrize(
+    ("own", "above", "free"),
+    [
+        (("max", 0, 0), ("max", 0, 0), 4096 * MIB),
+        ((f"{1000 * MIB}", 900 * MIB, 0), ("max", 0, 0), 100 * MIB),
+        ((f"{1000 * MIB}", 900 * MIB, 500 * MIB), ("max", 0, 0), 600 * MIB),  # the kernel takes those pages back
+        (("max", 0, 0), (f"{2000 * MIB}", 500 * MIB, 0), 1500 * MIB),
+        ((f"{9000 * MIB}", 0, 0), (f"{9000 * MIB}", 0, 0), 4096 * MIB),
+    ],
+)
+def test_memory_is_what_machine_and_cgroups_have_left(
+    tmp_path: Path, own: tuple[str, int, int], above: tuple[str, int, int], free: int
+) -> None:
+    base, meminfo = tmp_path / "cgroup", tmp_path / "meminfo"
+    meminfo.write_text(MEMINFO)
+    a_cgroup(base / "pods", *above)
+    a_cgroup(base / "pods/driver", *own)
+    assert free_memory("0::/pods/driver\n", base, meminfo) == free
+
+
+def test_the_memory_of_the_machine_counts_where_nothing_is_known_of_cgroups(tmp_path: Path) -> None:
+    (tmp_path / "meminfo").write_text(MEMINFO)
+    assert free_memory("1:name=systemd:/\n", tmp_path / "none", tmp_path / "meminfo") == 4096 * MIB
+
+
+def a_java(directory: Path, line: str) -> Path:
+    java = directory / "java"
+    java.write_text(
+        f"#!/bin/sh\nfor each; do case $each in -XX:SharedArchiveFile=*) made=${{each#*=}};; esac; done\n{line}\n"
+    )
+    java.chmod(0o755)
+    return java
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "left"),
+    [('echo classes >"$made"', 0, ["classes.jsa", "java"]), ('echo half >"$made"; exit 1', 1, ["java"])],
+)
+def test_an_archive_is_there_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, status: int, left: list[str]
+) -> None:
+    monkeypatch.setattr("holdfast_spark.class_archive.making.give_way", lambda: None)
+    monkeypatch.setattr("holdfast_spark.class_archive.making.free_memory", lambda cgroups: 4096 * MIB)
+    java = a_java(tmp_path, line)
+    assert main([str(tmp_path / "list"), str(tmp_path / "classes.jsa"), str(java), "-cp", "jars"]) == status
+    assert sorted(path.name for path in tmp_path.iterdir()) == left
+
+
+def test_no_java_runs_where_memory_is_scarce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast_spark.class_archive.making.free_memory", lambda cgroups: 1000 * MIB)
+    java = a_java(tmp_path, 'echo classes >"$made"')
+    assert main([str(tmp_path / "list"), str(tmp_path / "classes.jsa"), str(java)]) == 1
+    assert not (tmp_path / "classes.jsa").exists()
+
+
+def test_the_jvm_writes_a_list_until_there_is_an_archive(tmp_path: Path) -> None:
+    local = tmp_path / "driver_flights/tmp/spark"
+    local.mkdir(parents=True)
+    given = {JVM_OPTIONS_KEY: "-Djava.io.tmpdir=/local", "spark.other": "1"}
+    assert with_archive(given, local) == {
+        **given,
+        JVM_OPTIONS_KEY: f"-Djava.io.tmpdir=/local -XX:DumpLoadedClassList={local}/classes.list",
+    }
+    archive = tmp_path / "driver_flights/classes.jsa"
+    archive.write_bytes(b"classes")
+    assert with_archive(given, local) == {
+        **given,
+        JVM_OPTIONS_KEY: f"-Djava.io.tmpdir=/local -XX:SharedArchiveFile={archive}",
+    }
