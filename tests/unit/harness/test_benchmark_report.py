@@ -134,6 +134,18 @@ def test_where_a_row_has_a_main_value_its_goals_are_about_that_one() -> None:
     assert [(made.row, made.results["work"].met) for made in measured.lines()] == [("batch", False), ("batch: part", None)]
 
 
+def test_the_parts_of_one_value_of_several_have_no_goals() -> None:
+    target = Target("work", Path("work"), Path("work"), "work", ours=True)
+    row = Row("restart", "a restart", Unit.MILLISECONDS, (target,), _nothing, _no_values, goals={"work": Goal(at_most=1)})
+    measured = Measured(row)
+    measured.add(target, {"warm": 2.0, "warm: planning": 1.5, "cold": 0.5})
+    assert [(made.row, made.results["work"].met) for made in measured.lines()] == [
+        ("restart: warm", False),
+        ("restart: warm: planning", None),
+        ("restart: cold", True),
+    ]
+
+
 def _nothing(site: Site) -> None:
     del site
 
