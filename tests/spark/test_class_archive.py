@@ -1,4 +1,4 @@
-"""Drivers start with the classes that an earlier one in their working directory has left, if these fit their JVM."""
+"""Drivers start with the classes that an earlier one in their working directory has left, if not a bit of them is wrong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ spark = configure(builder.config("spark.sql.shuffle.partitions", "1"), name="cla
 beans = spark._jvm.java.lang.management.ManagementFactory
 options = [str(option) for option in beans.getRuntimeMXBean().getInputArguments()]
 sharing = "sharing" in str(spark._jvm.java.lang.System.getProperty("java.vm.info"))
-print(json.dumps([[option for option in options if "Shared" in option or "ClassList" in option], sharing]), flush=True)
+print(json.dumps([[option for option in options if "SharedArchive" in option or "ClassList" in option], sharing]), flush=True)
 lines = spark.readStream.format("rate").option("rowsPerSecond", 5).load()
 query = lines.writeStream.format("noop").option("checkpointLocation", checkpoint_location("classes")).start()
 while query.lastProgress is None or query.lastProgress.batchId < {batches}:
@@ -50,8 +50,11 @@ def test_a_driver_starts_with_the_classes_of_the_one_before_it(node: Node) -> No
     wait_until(archive.exists, _ARCHIVE_SECONDS)
     assert driven(node, batches=1)[:2] == ([using], True)
 
-    with archive.open("r+b") as file:  # as of another Java
-        file.truncate(4096)
+    with archive.open("r+b") as file:
+        file.seek(archive.stat().st_size // 2)
+        (byte,) = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
     options, sharing, log = driven(node, batches=1)
     assert (options, sharing) == ([using], False)
     assert not [line for line in log.splitlines() if "cds" in line or "Traceback" in line]

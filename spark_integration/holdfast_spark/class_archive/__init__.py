@@ -4,7 +4,7 @@ A JVM that starts reads, checks and links some 20,000 classes of Spark: two seco
 and one and a half in the first batch. Java's class data sharing keeps the result in a file. The first driver in a working
 directory writes down which classes it loads; after some batches a process beside it makes the archive of them
 (``making``), and all later drivers there start with it. The JVM itself does not use an archive that does not fit it or its
-jars; such an archive is removed, and the next driver begins anew.
+jars, or is damaged; such an archive is removed, and the next driver begins anew.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 JVM_OPTIONS_KEY = "spark.driver.extraJavaOptions"
 BATCHES = 3
 """The batches after which the JVM has loaded what a batch needs."""
+CHECKED = "-XX:+VerifySharedSpaces"
+"""The JVM's option to keep checksums in an archive, and to compare them before it uses one: a flipped bit would end it."""
 _ARCHIVE = "classes.jsa"
 _LIST = "classes.list"
 _SHARING = "sharing"
@@ -37,9 +39,9 @@ def archive_path(local: Path) -> Path:
 
 
 def with_archive(settings: dict[str, str], local: Path) -> dict[str, str]:
-    """Return Spark's settings with a JVM's option: use the archive that is there, or write down which classes it takes."""
+    """Return Spark's settings with a JVM's options: use the archive that is there, or write down which classes it takes."""
     archive = archive_path(local)
-    option = f"-XX:SharedArchiveFile={archive}" if archive.exists() else f"-XX:DumpLoadedClassList={local / _LIST}"
+    option = f"{CHECKED} -XX:SharedArchiveFile={archive}" if archive.exists() else f"-XX:DumpLoadedClassList={local / _LIST}"
     return {**settings, JVM_OPTIONS_KEY: f"{settings[JVM_OPTIONS_KEY]} {option}"}
 
 
@@ -50,10 +52,16 @@ def keep_archive(spark: SparkSession) -> None:
     """
     if not hasattr(spark, "_jsparkSession"):
         return  # Spark Connect: the JVM is elsewhere
-    options = _options(spark)
+    try:
+        _look_at(spark, _options(spark))
+    except Exception as problem:  # noqa: BLE001 whatever Spark's JVM raises: then drivers start as without
+        _log.info("the classes of the driver's JVM are not prepared for the next start: %s", problem)
+
+
+def _look_at(spark: SparkSession, options: list[str]) -> None:
     used, listed = (_value(options, f"-XX:{name}=") for name in ("SharedArchiveFile", "DumpLoadedClassList"))
     if used is not None and used.name == _ARCHIVE and _SHARING not in _property(spark, "java.vm.info"):
-        _log.info("the JVM or its jars have changed; its classes are prepared anew: %s", used)
+        _log.info("the JVM could not use %s, as when it or its jars have changed: it is made anew", used)
         used.unlink(missing_ok=True)
     elif listed is not None and listed.name == _LIST:
         _watch(spark, _command(spark, options, listed))

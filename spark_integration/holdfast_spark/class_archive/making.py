@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from holdfast_spark.class_archive import CHECKED
+
 _HEAP_MIB = 256
 _ROOM_BYTES = 1_200 * 2**20
 _NICE = 10
@@ -25,7 +27,8 @@ def main(arguments: list[str]) -> int:
         return 1
     give_way()
     made = archive.with_name(f".{archive.name}.{os.getpid()}")
-    flags = ["-Xshare:dump", f"-Xmx{_HEAP_MIB}m", f"-XX:SharedClassListFile={listed}", f"-XX:SharedArchiveFile={made}"]
+    flags = ["-Xshare:dump", CHECKED, f"-Xmx{_HEAP_MIB}m"]
+    flags += [f"-XX:SharedClassListFile={listed}", f"-XX:SharedArchiveFile={made}"]
     try:
         subprocess.run([java, *flags, *options], check=True, timeout=_SECONDS)
         with made.open("rb") as file:

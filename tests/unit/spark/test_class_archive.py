@@ -87,5 +87,5 @@ def test_the_jvm_writes_a_list_until_there_is_an_archive(tmp_path: Path) -> None
     archive.write_bytes(b"classes")
     assert with_archive(given, local) == {
         **given,
-        JVM_OPTIONS_KEY: f"-Djava.io.tmpdir=/local -XX:SharedArchiveFile={archive}",
+        JVM_OPTIONS_KEY: f"-Djava.io.tmpdir=/local -XX:+VerifySharedSpaces -XX:SharedArchiveFile={archive}",
     }
