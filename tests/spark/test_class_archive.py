@@ -21,7 +21,7 @@ spark = configure(builder.config("spark.sql.shuffle.partitions", "1"), name="cla
 beans = spark._jvm.java.lang.management.ManagementFactory
 options = [str(option) for option in beans.getRuntimeMXBean().getInputArguments()]
 sharing = "sharing" in str(spark._jvm.java.lang.System.getProperty("java.vm.info"))
-print(json.dumps([[option for option in options if "SharedArchive" in option or "ClassList" in option], sharing]), flush=True)
+print(json.dumps([[each for each in options if "SharedArchive" in each or "ClassList" in each], sharing]), flush=True)
 lines = spark.readStream.format("rate").option("rowsPerSecond", 5).load()
 query = lines.writeStream.format("noop").option("checkpointLocation", checkpoint_location("classes")).start()
 while query.lastProgress is None or query.lastProgress.batchId < {batches}:
