@@ -50,6 +50,7 @@ def configure(
     the same name is refused (``RefusedError``, which names the holder). The session that the builder makes runs the
     partitions of its streaming queries where their state is (``place_state``), reports their batches to the daemon
     (``holdfast batches``), and says in a sentence when a query has ended because another driver works on its checkpoint.
+    Its JVM starts with the classes that an earlier one in the working directory has left (``class_archive``).
     Call it before the session is made, once per process. With ``kubernetes``, executors' pods get their template
     (``holdfast_spark.kubernetes``), in place of one that is set already. A daemon that is just being replaced is waited for.
     Raises ``DaemonUnreachableError`` if none answers on ``socket`` (default: ``$HOLDFAST_SOCKET``, then
