@@ -22,6 +22,8 @@ from holdfast.remote.redaction import public_url
 HDFS_SCHEMES = frozenset({"hdfs", "webhdfs", "swebhdfs"})
 _TEXTS = ("user", "token", "token_file", "namenodes", "config_dir", "ca_file")
 _OPTIONS = (*_TEXTS, "kerberos")
+_TRUTHS: Mapping[Any, bool] = {True: True, "true": True, False: False, "false": False}
+"""What ``kerberos`` may be. The environment and ``--set`` have texts alone."""
 _PORTS = {"http": 9870, "https": 9871}
 _FILES = ("core-site.xml", "hdfs-site.xml")
 
@@ -46,7 +48,7 @@ def hdfs_access(url: str, options: Mapping[str, Any], environment: Mapping[str, 
     for name, value in options.items():
         if name not in _OPTIONS:
             raise StoreOptionError(name, f"HDFS stores have no option {name!r}; there are {', '.join(_OPTIONS)}")
-        if not isinstance(value, bool if name == "kerberos" else str):
+        if not (value in _TRUTHS if name == "kerberos" else isinstance(value, str)):
             raise StoreOptionError(name, f"{name}: {'true or false' if name == 'kerberos' else 'a text'} is needed")
     scheme, _, rest = url.partition("://")
     authority, _, path = rest.partition("/")
@@ -66,7 +68,7 @@ def hdfs_access(url: str, options: Mapping[str, Any], environment: Mapping[str, 
         user,
         options.get("token", ""),
         options.get("token_file", ""),
-        options.get("kerberos", site.get("hadoop.security.authentication") == "kerberos"),
+        _TRUTHS[options.get("kerberos", site.get("hadoop.security.authentication") == "kerberos")],
         options.get("ca_file", ""),
     )
 

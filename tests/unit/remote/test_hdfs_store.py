@@ -411,6 +411,7 @@ def test_the_namenodes_come_from_the_url_the_options_or_hadoops_files(
         ("hdfs://nn/a?op=DELETE", {}),
         ("hdfs://nn/a", {"nonsense": "1"}),
         ("hdfs://nn/a", {"kerberos": "perhaps"}),
+        ("hdfs://nn/a", {"kerberos": ""}),
         ("hdfs://nn/a", {"config_dir": "/dev/null/x"}),
         ("swebhdfs://nn/a", {"ca_file": "/no/such/file"}),
         ("swebhdfs://nn/a", {"ca_file": __file__}),
@@ -426,6 +427,15 @@ def test_a_url_or_an_option_that_can_not_be_is_refused_before_a_request(url: str
 def test_a_name_that_hdfs_does_not_take_is_refused_before_a_request(name: str) -> None:
     with pytest.raises(NameNotStorableError):
         put(opened("hdfs://127.0.0.1:1/box"), f"a/{name}")
+
+
+@pytest.mark.parametrize(("given", "meant"), [(True, True), ("true", True), (False, False), ("false", False)])
+def test_kerberos_may_be_switched_by_a_text(given: bool | str, meant: bool, tmp_path: Path) -> None:
+    """The environment and ``--set`` have no other values."""
+    assert hdfs_access("hdfs://nn/a", {"kerberos": given}, {}).kerberos is meant
+    setting = "<property><name>hadoop.security.authentication</name><value>kerberos</value></property>"
+    tmp_path.joinpath("core-site.xml").write_text(f"<configuration>{setting}</configuration>")
+    assert hdfs_access("hdfs://nn/a", {"kerberos": given}, {"HADOOP_CONF_DIR": str(tmp_path)}).kerberos is meant
 
 
 def test_kerberos_without_its_library_is_refused_before_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
