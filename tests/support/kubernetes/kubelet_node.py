@@ -120,9 +120,10 @@ class KubeletNode:
         return f"{kilobytes['Rss'] / 1000:.1f} MB, of which {own / 1000:.1f} are its own"
 
     def kill_pod(self, pod: str) -> None:
-        """SIGKILL all processes of the containers of the pod with this uid."""
-        found = [str(pid) for pid, command in self.processes(pod).items() if command != "/pause"]
-        self.does("kill", "-KILL", *found)
+        """SIGKILL all processes of the containers of the pod with this uid; return when they are gone."""
+        found = {pid for pid, command in self.processes(pod).items() if command != "/pause"}
+        self.does("sh", "-c", 'kill -KILL "$@" || true', "kill", *map(str, found))  # some die of another one's death
+        wait_until(lambda: found.isdisjoint(self.processes(pod)))
 
     def seen(self, path: Path) -> Path:
         """Return a path by which this process reaches ``path`` of the node, with what is mounted there."""
