@@ -171,7 +171,7 @@ def test_a_copy_that_the_disk_can_not_read_any_more_is_dropped(node: Node, bad_d
     bad_disk.fail_reads(blocks(node.backing(path)))
     forget(path)
     assert error_of_reading(path) == errno.EIO
-    if node.settings["mount.passthrough"]:
+    if node.status().data_mode == "passthrough":
         with node.client() as client:
             assert [step.problem for step in client.verify(str(path)) if step.problem]
     assert path.read_bytes() == DATA
