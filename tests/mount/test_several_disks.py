@@ -364,6 +364,22 @@ def test_what_can_be_no_other_disk_is_refused(disks: Disks, make_node: NodeFacto
     node.stop()
 
 
+def test_a_disk_is_used_by_one_daemon_at_a_time(node: Node, disks: Disks, make_node: NodeFactory) -> None:
+    """Also by daemons whose stores have one id, because one was copied from the other."""
+    (workdir,) = make(node, 0)
+    copied = disks.first / "copied"
+    copied.mkdir(mode=0o700)
+    (copied / "format.json").write_bytes((node.store / "format.json").read_bytes())
+    other = make_node("b", store__directory=copied)
+    refused = refusal(other, store__other_disks=disks.others[0])
+    assert f"the other disk {disks.others[0]} is in use by another daemon" in refused
+    assert "stop that one with 'holdfast umount', or name another directory in store.other_disks" in refused
+    assert (workdir / "rocksdb" / workdir.name).read_bytes() == b"0"
+    node.kill()
+    node.start()
+    assert (workdir / "rocksdb" / workdir.name).read_bytes() == b"0"
+
+
 def test_a_store_gets_disks_and_loses_them_again(disks: Disks, make_node: NodeFactory) -> None:
     node = make_node(store__directory=disks.first / "store").start()
     node.store = disks.first / "store"

@@ -6,16 +6,20 @@ The store directory's ``disks.json`` has the disks that are in use; ``disk.json`
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from holdfast.errors import StoreUnsuitableError
+from holdfast.errors import StoreInUseError, StoreUnsuitableError
 from holdfast.mount import mountpoint
 from holdfast.store.suitability import OTHER_DISK, PROBE, check_lasting
+from holdfast.system.file_id import MOST_DISKS
+from holdfast.system.processes import boot_id
 from holdfast.system.whole_file import new_name, write_whole
 
 _FORMAT_VERSION = 1
@@ -44,10 +48,32 @@ class KnownDisk(msgspec.Struct):
 
 
 class KnownDisks(msgspec.Struct):
-    """The contents of ``disks.json``. ``last_number`` is the largest number that a disk has had."""
+    """The contents of ``disks.json``.
+
+    ``last_number`` is the largest number that a disk has had. ``let_go`` has the numbers of disks that were let go in
+    ``boot``: the kernel, and notes for the next daemon, may know files by ids with them until the machine starts again.
+    """
 
     disks: list[KnownDisk] = []
     last_number: int = 0
+    boot: str = ""
+    let_go: list[int] = []
+
+    def new_number(self, in_use: Iterable[int]) -> int | None:
+        """Return a number that nothing knows a file by, and note it; None if there is none. ``in_use`` are given by now."""
+        if self.last_number < MOST_DISKS:
+            self.last_number += 1
+            return self.last_number
+        taken = {*in_use, *(disk.number for disk in self.disks), *self._let_go_in(_boot())}
+        return next((number for number in range(1, MOST_DISKS + 1) if number not in taken), None)
+
+    def changed_to(self, disks: list[KnownDisk]) -> KnownDisks:
+        """Return what is known once these disks are in use."""
+        let_go = {*self._let_go_in(_boot()), *(disk.number for disk in self.disks)} - {disk.number for disk in disks}
+        return KnownDisks(disks, self.last_number, _boot(), sorted(let_go))
+
+    def _let_go_in(self, boot: str) -> list[int]:
+        return self.let_go if self.boot == boot else []
 
     @staticmethod
     def are_at(store: Path) -> bool:
@@ -72,9 +98,33 @@ class KnownDisks(msgspec.Struct):
         write_whole(store / _DISKS_FILE, [msgspec.json.encode(self)])
 
 
+def _boot() -> str:
+    return boot_id().decode(errors="replace")
+
+
 def write_disk_file(path: Path, store_id: str, disk_id: str) -> None:
     """Make the directory at ``path`` a disk of the store. Raises ``OSError``."""
     write_whole(path / DISK_FILE, [msgspec.json.encode(_DiskFile(_FORMAT_VERSION, store_id, disk_id))])
+
+
+def lock_disk(path: Path) -> int:
+    """Return a descriptor of the directory at ``path``; until it is closed no other daemon can use the disk.
+
+    Raises ``StoreInUseError`` and ``OSError``.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise StoreInUseError(
+            f"the other disk {path} is in use by another daemon ('fuser {path}' shows its process); "
+            "stop that one with 'holdfast umount', or name another directory in store.other_disks"
+        ) from None
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
 
 
 class Inspected(NamedTuple):

@@ -8,6 +8,7 @@ import stat as stat_module
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from holdfast.store.areas import Place
 from holdfast.store.disk_inspection import WORKDIRS
@@ -15,7 +16,10 @@ from holdfast.store.free_space import DiskSpace, disk_space
 from holdfast.store.suitability import check_writable, failed
 
 PLACEHOLDER_MARK = "user.holdfast.disk"
-"""The attribute of a placeholder: the id of the disk and the name of the directory there, with a slash between them."""
+"""The attribute of a placeholder: the id of the disk and the name of the directory there, with a slash between them.
+
+While the directory is being removed there is a hyphen in place of the slash, so that the change needs no room.
+"""
 NO_MARK = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.EPERM, errno.ENOENT, errno.ENOTDIR})
 _PLACE = "user.holdfast.place"
 """The attribute of a working directory on another disk: its path in the tree."""
@@ -25,7 +29,7 @@ _NEVER_FULL = DiskSpace(0, 2**62)
 
 @dataclass(eq=False)
 class OtherDisk:
-    """A disk in use. ``fds`` has the descriptors of its subdirectories by name."""
+    """A disk in use. ``fds`` has the descriptors of its subdirectories by name, and that of the locked directory above."""
 
     number: int
     id: str
@@ -66,6 +70,10 @@ class OtherDisk:
         except OSError:
             os.rmdir(name, dir_fd=self.workdirs_fd)
             raise
+
+    def lacks(self, name: bytes) -> bool:
+        """Say whether there is no working directory with this name, as far as is known. Raises ``OSError``."""
+        return not self.is_absent and os.fsdecode(name) not in os.listdir(self.workdirs_fd)
 
     def place_of(self, name: bytes) -> bytes | None:
         """Return the path in the tree that a working directory was made for. Raises ``OSError``."""
@@ -112,9 +120,24 @@ class OtherDisk:
             self.note(problem)
 
 
-def mark_of(disk: OtherDisk, name: bytes) -> bytes:
+class Mark(NamedTuple):
+    """What the mark of a placeholder says: the disk's id, the name there, and whether the directory was being removed."""
+
+    disk: str
+    name: bytes
+    is_leaving: bool
+
+    @classmethod
+    def read(cls, mark: bytes) -> Mark:
+        """Return what a mark says."""
+        is_leaving = b"/" not in mark
+        disk, _, name = mark.partition(b"-" if is_leaving else b"/")
+        return cls(disk.decode(errors="replace"), name, is_leaving)
+
+
+def mark_of(disk: OtherDisk, name: bytes, *, is_leaving: bool = False) -> bytes:
     """Return the mark of the placeholder of a directory on ``disk``."""
-    return disk.id.encode() + b"/" + name
+    return disk.id.encode() + (b"-" if is_leaving else b"/") + name
 
 
 def make_like(directory_fd: int, name: bytes, like: os.stat_result) -> None:

@@ -37,9 +37,10 @@ from holdfast.store.disk_inspection import (
     KnownDisks,
     check_not_left,
     count_left,
+    lock_disk,
     write_disk_file,
 )
-from holdfast.store.other_disk import NO_MARK, PLACEHOLDER_MARK, OtherDisk, make_like, mark_of
+from holdfast.store.other_disk import NO_MARK, PLACEHOLDER_MARK, Mark, OtherDisk, make_like, mark_of
 from holdfast.store.suitability import OTHER_DISK, check_hard_links, check_writable, failed
 from holdfast.system.file_id import MOST_DISKS, FileId, disk_of
 
@@ -130,7 +131,7 @@ class _Opening:
             if not disk.is_absent:
                 placed += self._place_again(disk, {each.name for each in placed if each.disk is disk})
         disks = [KnownDisk(disk.number, disk.id, str(disk.path), disk.mountpoint) for disk in self._disks]
-        KnownDisks(disks, self._known.last_number).write(self._store)
+        self._known.changed_to(disks).write(self._store)
         lost = [lost for lost in self._lost.values() if lost.problem or lost.workdirs]
         return OtherDisks(self._disks, placed, lost, self._aside)
 
@@ -138,7 +139,11 @@ class _Opening:
         before = self._inspection.at(path)
         try:
             within(_PATIENCE_SECONDS, partial(_probe, path))
-            self._disks.append(self._made(self._inspection.look(path)))
+            with ExitStack() as undo:
+                lock_fd = lock_disk(path)
+                undo.callback(os.close, lock_fd)
+                self._disks.append(self._made(self._inspection.look(path), lock_fd))
+                self._undo.enter_context(undo.pop_all())
         except OSError as problem:
             reason = str(problem.strerror)
             if before is None:
@@ -153,7 +158,7 @@ class _Opening:
                     "mend that, or take it out of store.other_disks"
                 ) from None
 
-    def _made(self, found: Inspected) -> OtherDisk:
+    def _made(self, found: Inspected, lock_fd: int) -> OtherDisk:
         """Open a disk, after it was prepared if it is new. Raises ``OSError``."""
         path = found.path
         if found.known is not None:
@@ -162,7 +167,7 @@ class _Opening:
             check_writable(path)
             check_hard_links(path, found.kind, OTHER_DISK)
             number, disk_id = self._next_number(), uuid.uuid4().hex
-        fds: dict[str, int] = {}
+        fds = {".": lock_fd}
         for name in SUBDIRECTORIES:
             if not (path / name).exists():
                 (path / name).mkdir(mode=0o700)
@@ -178,10 +183,11 @@ class _Opening:
         return OtherDisk(number, disk_id, path, found.mountpoint, found.device, fds, is_new=found.known is None)
 
     def _next_number(self) -> int:
-        number = self._known.last_number = self._known.last_number + 1
-        if number > MOST_DISKS:
+        number = self._known.new_number(disk.number for disk in self._disks)
+        if number is None:
             raise StoreUnsuitableError(
-                f"the store directory {self._store} has had {MOST_DISKS} other disks, and can't have more; use a new one"
+                f"the store directory {self._store} has {MOST_DISKS} other disks, with those that were let go since the "
+                "machine was started, and can't have more; start the machine again, or leave some out of store.other_disks"
             )
         return number
 
@@ -197,21 +203,23 @@ class _Opening:
     def _find_placed(self) -> Iterator[Placed]:
         """Yield the placeholders of disks in use. Others are removed, as if what they stand for had been."""
         disks = {disk.id: disk for disk in self._disks}
-        for path, inode, disk_id, name in list(_placeholders(self._tree_fd)):
+        for path, inode, mark in list(_placeholders(self._tree_fd)):
             here = b"/proc/self/fd/%d/%s" % (self._tree_fd, path)
-            disk = disks.get(disk_id)
-            if disk is not None:
+            disk = disks.get(mark.disk)
+            if disk is not None and not (mark.is_leaving and disk.lacks(mark.name)):
                 if not disk.is_absent:
-                    _make_missing(disk, name, os.stat(here, follow_symlinks=False), path)
-                yield Placed(inode, path, disk, name)
+                    if mark.is_leaving:  # and did not leave
+                        os.setxattr(here, PLACEHOLDER_MARK, mark_of(disk, mark.name), follow_symlinks=False)
+                    _make_missing(disk, mark.name, os.stat(here, follow_symlinks=False), path)
+                yield Placed(inode, path, disk, mark.name)
                 continue
             try:
                 os.rmdir(here)
             except OSError:  # it is no empty directory any more
                 os.removexattr(here, PLACEHOLDER_MARK, follow_symlinks=False)
-            self._lost.setdefault(disk_id, LostDisk(f"(with the id {disk_id})", "nothing is known of it")).workdirs.append(
-                path
-            )
+            if disk is None:
+                unknown = LostDisk(f"(with the id {mark.disk})", "nothing is known of it")
+                self._lost.setdefault(mark.disk, unknown).workdirs.append(path)
 
     def _place_again(self, disk: OtherDisk, placed: set[bytes]) -> Iterator[Placed]:
         """Make placeholders for directories without one whose paths are free; set others aside."""
@@ -298,8 +306,8 @@ def _remove_if_empty(directory: Path) -> None:
         directory.rmdir()
 
 
-def _placeholders(tree_fd: int) -> Iterator[tuple[bytes, int, str, bytes]]:
-    """Yield path and inode number of each placeholder in the tree, id of its disk, and name there. Raises ``OSError``."""
+def _placeholders(tree_fd: int) -> Iterator[tuple[bytes, int, Mark]]:
+    """Yield path, inode number and mark of each placeholder in the tree. Raises ``OSError``."""
     root = b"/proc/self/fd/%d" % tree_fd
     for base in os.listdir(root):
         if not stat_module.S_ISDIR(os.stat(base, dir_fd=tree_fd, follow_symlinks=False).st_mode):
@@ -313,5 +321,4 @@ def _placeholders(tree_fd: int) -> Iterator[tuple[bytes, int, str, bytes]]:
                 if problem.errno not in NO_MARK:
                     raise
                 continue
-            disk, _, there = mark.partition(b"/")
-            yield path, inode, disk.decode(errors="replace"), there
+            yield path, inode, Mark.read(mark)

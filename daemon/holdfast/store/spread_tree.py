@@ -5,9 +5,10 @@ Whoever opens the placeholder gets the directory that it stands for, and everyth
 working directory is on one disk with all that is in it, and renames and links inside are those of a file system.
 
 The id of the directory is that of its placeholder, its attributes are those that it has on its disk. A placeholder has its
-path for good, because working directories can't be renamed; the directory knows that path. It is made before the mark, and
-removed, or moved to its disk's trash, before the placeholder. So a crash leaves a placeholder without a directory, which is
-made anew. A power cut may also leave a directory without a placeholder, which gets one (``store.other_disks``).
+path for good, because working directories can't be renamed; the directory knows that path. It is made before the mark. It is
+removed, or moved to its disk's trash, before the placeholder, whose mark says so from before that on. So a crash leaves no
+directory that was removed, and none without a placeholder. A power cut may leave one without the other: a directory gets its
+placeholder again, and a placeholder an empty directory (``store.other_disks``).
 """
 
 from __future__ import annotations
@@ -235,7 +236,7 @@ class SpreadTree(Tree):
         placeholder = self._by_id.get(FileId(found.st_ino)) if is_here else None
         if placeholder is not None:
             _check_disk(placeholder)
-            with suppress(FileNotFoundError):
+            with self._marked_as_leaving(placeholder), suppress(FileNotFoundError):
                 os.rmdir(placeholder.name, dir_fd=placeholder.disk.workdirs_fd)
             self._drop(placeholder)  # before another directory can get its number
         os.rmdir(name, dir_fd=parent_fd)
@@ -250,16 +251,33 @@ class SpreadTree(Tree):
         if placeholder is None:
             yield
             return
-        is_thrown = not placeholder.disk.has_failed
-        if is_thrown:
-            placeholder.disk.throw(placeholder.name)
+        if placeholder.disk.has_failed:
+            yield
+        else:
+            with self._marked_as_leaving(placeholder):
+                placeholder.disk.throw(placeholder.name)
+                try:
+                    yield
+                except BaseException:
+                    placeholder.disk.take_back(placeholder.name)
+                    raise
+        self._drop(placeholder)
+
+    @contextmanager
+    def _marked_as_leaving(self, placeholder: _Placeholder) -> Iterator[None]:
+        """Let the directory of a placeholder go in this block. After a crash the placeholder goes as well, if that has."""
+        self._mark(placeholder, is_leaving=True)
         try:
             yield
         except BaseException:
-            if is_thrown:
-                placeholder.disk.take_back(placeholder.name)
+            with suppress(OSError):  # the next start finds the directory, and does it then
+                self._mark(placeholder, is_leaving=False)
             raise
-        self._drop(placeholder)
+
+    def _mark(self, placeholder: _Placeholder, *, is_leaving: bool) -> None:
+        here = b"/proc/self/fd/%d/%s" % (self.root_fd, placeholder.path)
+        mark = mark_of(placeholder.disk, placeholder.name, is_leaving=is_leaving)
+        os.setxattr(here, PLACEHOLDER_MARK, mark, os.XATTR_REPLACE, follow_symlinks=False)
 
     def has_failed(self, path: bytes) -> bool:
         """Say whether the working directory at ``path`` is on a disk that has failed or is not there."""

@@ -20,6 +20,7 @@ from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index.entries import Entries
 from holdfast.index.marks import NameMarks
 from holdfast.store import Quarantine, Staging
+from holdfast.store.spread_tree import SpreadTree
 from holdfast.store.staging import Orphanage, Trash
 from holdfast.transfer.cached_copies import CachedCopies
 from holdfast.transfer.deletions import Deletions
@@ -58,6 +59,8 @@ POINTS = {
     "rmdir: gone in the store, here still": Point(RemoteAccess, "prune", after=True),
     "rmdir: gone here, not hidden": Point(NameMarks, "white_out"),
     "rmdir: hidden": Point(NameMarks, "white_out", after=True),
+    "other disk: placeholder marked": Point(SpreadTree, "_mark", after=True),
+    "other disk: directory gone, placeholder there": Point(SpreadTree, "_drop"),
     "evict: entry gone, file there": Point(Entries, "discard", after=True),
     "quarantine: moved, no reason": Point(Quarantine, "_took"),
     "async: before the mark": Point(WritebackQueue, "keep"),

@@ -1,0 +1,35 @@
+"""The numbers of other disks: none is given again while something may know files by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.store import disk_inspection
+from holdfast.store.disk_inspection import KnownDisk, KnownDisks
+from holdfast.system.file_id import MOST_DISKS
+
+
+def disk(number: int) -> KnownDisk:
+    return KnownDisk(number, f"id-{number}", f"/mnt/{number}")
+
+
+def test_a_number_is_given_again_after_the_next_boot_once_all_have_been_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_inspection, "boot_id", lambda: b"one")
+    known = KnownDisks()
+    for number in range(1, MOST_DISKS + 1):
+        assert known.new_number([1]) == number
+        known = known.changed_to([disk(1), disk(number)])  # those before are let go
+    assert known.new_number([1, MOST_DISKS]) is None
+    known.write(tmp_path)
+    known = KnownDisks.read(tmp_path)
+    assert known.new_number([1, MOST_DISKS]) is None
+    monkeypatch.setattr(disk_inspection, "boot_id", lambda: b"two")
+    assert known.new_number([1, MOST_DISKS]) == 2
+    assert known.new_number([1, 2]) == 3  # the disk with the last number is let go only now
+    known = known.changed_to([disk(1), disk(2), disk(3)])
+    assert known.let_go == [MOST_DISKS]
+    assert known.new_number([1, 2, 3]) == 4
