@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.output import size
 from tests.conftest import NodeFactory
+from tests.mount.test_command import doctors, holdfast
 from tests.support.daemons.node import Node, wait_until
 from tests.support.disks.mounts import mounted_image
 
@@ -169,3 +171,19 @@ def test_status_and_metrics_show_the_room_on_each_disk(scene: Scene) -> None:
     ):
         assert f'holdfast_other_disk_{name}{{disk="{scene.other}"}} {value}\n' in page
     assert f"holdfast_cache_bytes {(COPIES + 1) * COPY_BYTES}\n" in page
+    shown = holdfast("status", socket=scene.node.socket)
+    assert (
+        f"{disk.free_files} inodes of 256, {size(disk.min_free_bytes)} kept free, working directories: 1, in {scene.other}"
+        in shown
+    )
+
+
+def test_doctor_looks_at_each_disk(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_STORE__DIRECTORY", str(scene.first / "store"))
+    monkeypatch.setenv("HOLDFAST_STORE__OTHER_DISKS", str(scene.other))
+    scene.fill(2 * MIB)
+    scene.node.stop()
+    found = [each for each in doctors(socket=scene.node.socket) if each["check"] == "store"]
+    assert [each["level"] for each in found if str(scene.first) in each["found"]] == ["ok"]
+    (full,) = (each for each in found if str(scene.other) in each["found"])
+    assert (full["level"], "less than the reserve" in full["found"]) == ("fail", True)

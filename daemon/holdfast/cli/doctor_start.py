@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def checks(
     settings = loaded.config
     yield "configuration", lambda: _start(loaded)
     yield "rights", lambda: _rights(settings)
-    yield "store", lambda: _disk(settings)
+    yield "store", lambda: _disks(settings)
     for name, section in settings.mounted_stores.items():
         yield name, partial(_remote, name, section, settings, status)
     if status is None:
@@ -66,13 +67,20 @@ def _rights(settings: Config) -> Iterator[Finding]:
         yield Finding("rights", "warn", "not root: owners of files can't be kept apart", "run the daemon as root")
 
 
-def _disk(settings: Config) -> Iterator[Finding]:
-    directory = Path(settings.store.directory)
-    if not directory.exists():
+def _disks(settings: Config) -> Iterator[Finding]:
+    directory, limits = Path(settings.store.directory), Limits.configured(settings.cache)
+    if directory.exists():
+        yield from _disk(directory, limits)
+    else:
         yield Finding("store", "ok", f"{directory} does not exist yet; mount creates it")
-        return
+    for other in map(Path, settings.store.other_disks):
+        with suppress(OSError):  # the start says what is wrong with it
+            yield from _disk(other, limits)
+
+
+def _disk(directory: Path, limits: Limits) -> Iterator[Finding]:
     disk = disk_space(directory)
-    reserve = Limits.configured(settings.cache).reserve(disk)
+    reserve = limits.reserve(disk)
     if disk.free_bytes < CLEARLY_BELOW * reserve.size_bytes:
         mend = "free some disk, or lower the reserve (cache.min_free_share, cache.min_free_bytes)"
         yield Finding("store", "fail", f"{size(disk.free_bytes)} free in {directory}, less than the reserve", mend)

@@ -54,7 +54,7 @@ def _other_disk(disk: OtherDiskStatus) -> str:
 
 
 def _rows(found: Status) -> list[tuple[str, str]]:
-    limit = f" of {size(found.max_bytes)}" if found.max_bytes else ""
+    limit = f" of {size(found.max_bytes)}{' on each disk' * bool(found.other_disks)}" if found.max_bytes else ""
     rows = [
         ("node", found.node),
         *(("WRONG", problem) for problem in found.problems),
