@@ -83,16 +83,8 @@ class Follower:
         directory = cluster.shared / "follow"
         directory.mkdir()
         directory.chmod(0o777)
-        job = (
-            "--kind",
-            kind,
-            "--rows",
-            str(_ROWS_A_NODE * len(cluster.nodes)),
-            "--row-bytes",
-            str(_ROW_BYTES),
-            "--follow",
-            str(directory),
-        )
+        rows = _ROWS_A_NODE * len(cluster.nodes)
+        job = ("--kind", kind, "--rows", str(rows), "--row-bytes", str(_ROW_BYTES), "--follow", str(directory))
         words = command(NAME, *job, "--every", str(every_seconds), executors=len(cluster.nodes))
         output, errors = cluster.directory / "follow.out", cluster.directory / "follow.err"
         with output.open("w") as out, errors.open("w") as err:
