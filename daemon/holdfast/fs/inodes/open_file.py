@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import stat as stat_module
+from dataclasses import InitVar, dataclass, field
 
 from holdfast.errors import CorruptEntryError
 from holdfast.fs.inodes.node import Node
-from holdfast.system.file_id import FileStat, file_stat
+from holdfast.system.file_id import FileId, FileStat, file_stat
 from holdfast.transfer import PartialFetch
 
 _PRIVILEGED_BITS = stat_module.S_ISUID | stat_module.S_ISGID
@@ -24,94 +25,66 @@ def without_privileges(mode: int) -> int:
     return mode & ~(stat_module.S_ISUID | (stat_module.S_ISGID if mode & stat_module.S_IXGRP else 0))
 
 
+@dataclass(eq=False, slots=True)
 class OpenFile:
     """An open node. ``handles`` counts the kernel's handles and users of the descriptor inside the daemon."""
 
-    __slots__ = (
-        "arrival",
-        "backing_id",
-        "charged_uid",
-        "corrupt",
-        "exclusive",
-        "fd",
-        "handles",
-        "has_strangers",
-        "inode",
-        "is_handed_out",
-        "is_hot",
-        "leaving",
-        "lost",
-        "lost_with_disk",
-        "mtime_set_ns",
-        "mtime_shown_ns",
-        "node",
-        "passthrough_uid",
-        "privileged",
-        "programs",
-        "served",
-        "slot",
-        "stamp",
-        "unreachable",
-        "unsent",
-        "was_sent",
-        "writable",
-        "writer",
-        "writes",
-    )
+    node: Node
+    fd: int
+    stat: InitVar[FileStat]
+    writable: bool
+    inode: FileId = field(init=False)
+    """The inode number of the file behind ``fd``."""
+    handles: int = 0
+    leaving: int = 0
+    """The handles that the kernel has released and whose release is still being processed; ``handles`` includes them."""
+    unsent: bool = False
+    """True if the bytes have changed since they were last sent."""
+    exclusive: bool = False
+    """True if it was created with O_EXCL: the first PUT must be a conditional create."""
+    lost: bool = False
+    """True if another writer won its only, write-once name. Flush and fsync fail from then on."""
+    lost_with_disk: bool = False
+    corrupt: bool = False
+    unreachable: bool = False
+    """True if an earlier daemon opened it, and this one can't find its bytes; ``fd`` is a placeholder."""
+    arrival: PartialFetch | None = None
+    """The fetch that is still writing the bytes."""
+    served: bool = False
+    """True if bytes were read during the fetch: the rest must be of the same version."""
+    is_handed_out: bool = False
+    """True once the kernel has a handle: all further handles must be served in the same way."""
+    backing_id: int | None = None
+    """The kernel's id for passthrough; None if the daemon serves the data."""
+    passthrough_uid: int = 0
+    """The user who got the first handle in passthrough, if that was not root."""
+    has_strangers: bool = False
+    """True if somebody other than that user, or than root, has a handle in passthrough too."""
+    is_hot: bool = False
+    """True if a user, not root, has a handle in passthrough, and so may hold the lock of the inode (``hot_files``)."""
+    stamp: tuple[int, int] | None = None
+    """The size and mtime when the bytes were last known, while passthrough writes are possible."""
+    mtime_set_ns: int | None = None
+    """The mtime that a user has set since the bytes last changed."""
+    mtime_shown_ns: int = 0
+    """The store's time of these bytes, which is to be shown while the file has the present stamp; 0 while unknown."""
+    was_sent: bool = False
+    """True if the bytes were sent while passthrough writes were possible."""
+    slot: int = 0
+    """The slot of the session's open table that counts the kernel's handles; 0 if it never had any."""
+    writes: bool = False
+    """True once the kernel has had a writable handle."""
+    writer: int = 0
+    """The process that has all writable descriptors and their copies, and has closed none of them; 0 if unknown."""
+    charged_uid: int = 0
+    """The user whose limit of open files it counts against (``file_io.open_limits``); 0 if nobody's."""
+    programs: int = 0
+    """The number of handles of running programs."""
+    privileged: bool = False
+    """True if a write must clear set-id bits (POSIX write(2); the kernel leaves it to us)."""
 
-    def __init__(self, node: Node, fd: int, stat: FileStat, writable: bool) -> None:
-        self.node = node
-        self.fd = fd
+    def __post_init__(self, stat: FileStat) -> None:
         self.inode = stat.st_ino
-        """The inode number of the file behind ``fd``."""
-        self.handles = 0
-        self.leaving = 0
-        """The handles that the kernel has released and whose release is still being processed; ``handles`` includes them."""
-        self.writable = writable
-        self.unsent = False
-        """True if the bytes have changed since they were last sent."""
-        self.exclusive = False
-        """True if it was created with O_EXCL: the first PUT must be a conditional create."""
-        self.lost = False
-        """True if another writer won its only, write-once name. Flush and fsync fail from then on."""
-        self.lost_with_disk = False
-        self.corrupt = False
-        self.unreachable = False
-        """True if an earlier daemon opened it, and this one can't find its bytes; ``fd`` is a placeholder."""
-        self.arrival: PartialFetch | None = None
-        """The fetch that is still writing the bytes."""
-        self.served = False
-        """True if bytes were read during the fetch: the rest must be of the same version."""
-        self.is_handed_out = False
-        """True once the kernel has a handle: all further handles must be served in the same way."""
-        self.backing_id: int | None = None
-        """The kernel's id for passthrough; None if the daemon serves the data."""
-        self.passthrough_uid = 0
-        """The user who got the first handle in passthrough, if that was not root."""
-        self.has_strangers = False
-        """True if somebody other than that user, or than root, has a handle in passthrough too."""
-        self.is_hot = False
-        """True if a user, not root, has a handle in passthrough, and so may hold the lock of the inode (``hot_files``)."""
-        self.stamp: tuple[int, int] | None = None
-        """The size and mtime when the bytes were last known, while passthrough writes are possible."""
-        self.mtime_set_ns: int | None = None
-        """The mtime that a user has set since the bytes last changed."""
-        self.mtime_shown_ns = 0
-        """The store's time of these bytes, which is to be shown while the file has the present stamp; 0 while unknown."""
-        self.was_sent = False
-        """True if the bytes were sent while passthrough writes were possible."""
-        self.slot = 0
-        """The slot of the session's open table that counts the kernel's handles; 0 if it never had any."""
-        self.writes = False
-        """True once the kernel has had a writable handle."""
-        self.writer = 0
-        """The process that has all writable descriptors and their copies, and has closed none of them; 0 if unknown."""
-        self.charged_uid = 0
-        """The user whose limit of open files it counts against (``file_io.open_limits``); 0 if nobody's."""
-        self.programs = 0
-        """The number of handles of running programs."""
-        self.privileged = False
-        """True if a write must clear set-id bits (POSIX write(2); the kernel leaves it to us)."""
         self.mode_changed(stat.st_mode)
 
     # --- handles -----------------------------------------------------------------------------------------------------
