@@ -101,9 +101,7 @@ class Foundation:
         self.policy = NamePolicy(parts.names, parts.zones, self.directories)
         self.updates = EntryUpdates(index.entries, self.policy)
         self.view = StoreView(parts.remotes, index.marks)
-        self.invalidation = Invalidation(
-            self.nodes, self.directories, store.tree, self.unlinks, store.orphanage, self.hot, kernel.notifications
-        )
+        self.invalidation = Invalidation(self.nodes, self.directories, store, self.unlinks, self.hot, kernel.notifications)
         self.node_limit = NodeLimit(self.nodes, kernel.notifications, config.limits.cached_names)
         self.copies = CachedCopies(store, index, parts.events, parts.counters, zones=parts.zones, listener=self.invalidation)
         for remote in parts.remotes.values():

@@ -39,8 +39,7 @@ class Upkeep:
         self._parts = parts
         self._settings = parts.config.sweep
         self._events = parts.events
-        tree, index = parts.store.tree, parts.index
-        local = DeletedObjects(parts.remotes, base.nodes, tree, index, base.copies, base.fetcher, base.invalidation, hints)
+        local = DeletedObjects(base, hints)
         self.sweeps = StoreSweeps(self._stores, self.plan_store, local, parts.events, parts.counters)
         self.verification = StoreVerification(self._stores)
         self.clones = Clones(self._stores, Originals(self._stores, self.verification), local)
@@ -54,7 +53,7 @@ class Upkeep:
         self._roots = sweep_roots(parts.config)
         zones = tuple(map(os.fsencode, self._stores))
         self._temporaries = AbandonedTemporaries(
-            tree, base.copies, base.hot, parts.events, zones, self._settings.grace_seconds
+            parts.store.tree, base.copies, base.hot, parts.events, zones, self._settings.grace_seconds
         )
 
     async def run(self) -> None:

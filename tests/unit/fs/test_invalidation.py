@@ -6,6 +6,7 @@ import os
 import stat as stat_module
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -72,7 +73,8 @@ def made(nodes: NodeTable, tree: Tree, kernel: Kernel) -> Invalidation:
     zones = ZoneMap({"checkpoints": Durability.COMMIT}, [b"work"], lambda _: Fallbacks(None, None))
     nothing: Any = None
     directories = Directories(nodes, tree, zones, DescriptorCache(nothing), nothing, nothing, nothing, nothing, {}, nothing)
-    return Invalidation(nodes, directories, tree, nothing, nothing, nothing, kernel)
+    store: Any = SimpleNamespace(tree=tree, orphanage=None)
+    return Invalidation(nodes, directories, store, nothing, nothing, kernel)
 
 
 def test_a_copy_gets_another_id_while_the_kernel_has_something_gone_with_its_number(tree: Tree, tmp_path: Path) -> None:

@@ -8,45 +8,33 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 
 import trio
 
 from holdfast.errors import FileBusyError, NameNotStorableError, RemoteError, WriteOnceError
 from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.entry_updates import EntryUpdates
-from holdfast.fs.inodes.hot_files import HotFiles
-from holdfast.fs.inodes.invalidation import Invalidation
-from holdfast.fs.inodes.locks import NodeLocks
-from holdfast.fs.inodes.name_policy import Name, NamePolicy
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import path_of
 from holdfast.fs.inodes.open_file import OpenFile
-from holdfast.fs.writeback.publisher import Publisher, Sent
-from holdfast.fs.writeback.writeback_queue import WritebackQueue
-from holdfast.index import Entry, Index
+from holdfast.fs.writeback.publisher import Sent
+from holdfast.fs.writeback.sending import Sending
+from holdfast.index import Entry
 from holdfast.store import holds_for, is_unsent, unmark_unsent, unsent_mark, was_not_accepted
 from holdfast.system.file_id import file_stat
-from holdfast.transfer import CachedCopies
 
 
-@dataclass(eq=False)
 class Committer:
     """Commits open files."""
 
-    _policy: NamePolicy
-    _directories: Directories
-    _locks: NodeLocks
-    _writes: PassthroughWrites
-    _publisher: Publisher
-    _queue: WritebackQueue
-    _index: Index
-    _updates: EntryUpdates
-    _copies: CachedCopies
-    _check: DigestCheck
-    _invalidation: Invalidation
-    _hot: HotFiles
+    def __init__(self, base: Foundation, sending: Sending, writes: PassthroughWrites, check: DigestCheck) -> None:
+        self._policy, self._directories, self._locks, self._updates = base.policy, base.directories, base.locks, base.updates
+        self._copies, self._invalidation, self._hot = base.copies, base.invalidation, base.hot
+        self._index = base.parts.index
+        self._publisher, self._queue = sending.publisher, sending.queue
+        self._writes = writes
+        self._check = check
 
     async def commit(self, opened: OpenFile, *, wait_for_store: bool = False) -> None:
         """Make the written bytes durable as the zone demands; with ``wait_for_store``, in the store in any zone.

@@ -40,20 +40,7 @@ class Files:
         self.open_limits = OpenLimits(parts.config.limits.open_files_per_user, base.rare_events)
         self.files = OpenFiles(base, views.times, self.passthrough, self.handles, self.open_limits, closed)
         self.check = DigestCheck(verifier, base.policy, base.directories)
-        self.committer = Committer(
-            base.policy,
-            base.directories,
-            base.locks,
-            self.passthrough_writes,
-            sending.publisher,
-            sending.queue,
-            parts.index,
-            base.updates,
-            base.copies,
-            self.check,
-            base.invalidation,
-            base.hot,
-        )
+        self.committer = Committer(base, sending, self.passthrough_writes, self.check)
         self.handing_out = HandOut(self.files, self.passthrough, self.handles, self.committer, self.open_limits)
         misses = CacheMiss(base, views.revalidation)
         arriving = ArrivingFiles(base, misses, self.passthrough)

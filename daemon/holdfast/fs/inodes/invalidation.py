@@ -14,7 +14,7 @@ from holdfast.fs.inodes.node import ROOT_ID, Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
-from holdfast.store import Orphanage, Tree
+from holdfast.store import StoreDirectory
 from holdfast.system.file_id import FileId, FileStat
 
 
@@ -25,17 +25,16 @@ class Invalidation:
         self,
         nodes: NodeTable,
         directories: Directories,
-        tree: Tree,
+        store: StoreDirectory,
         unlinks: PendingUnlinks,
-        orphanage: Orphanage,
         hot: HotFiles,
         kernel: KernelNotifications,
     ) -> None:
         self._nodes = nodes
         self._directories = directories
-        self._tree = tree
+        self._tree = store.tree
         self._unlinks = unlinks
-        self._orphanage = orphanage
+        self._orphanage = store.orphanage
         self._hot = hot
         self._content_changed = kernel.content_changed
         self._invalidate_content = kernel.invalidate_content

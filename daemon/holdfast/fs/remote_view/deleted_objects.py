@@ -6,35 +6,28 @@ invalidated. The cached listings record the deletions, so that a LIST under way 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import trio
 
 from holdfast.errors import FileBusyError
-from holdfast.fs.inodes.invalidation import Invalidation
-from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.remote_view.create_hints import CreateHints
-from holdfast.index import EntryState, Index
-from holdfast.store import Tree
-from holdfast.transfer import CachedCopies, Fetcher, Remote
+from holdfast.index import EntryState
 
 _IN_ONE_GO = 50
 
 
-@dataclass(eq=False)
 class DeletedObjects:
     """The local side of ``checkpoints.sweeps``. ``zone`` is the name of a store, ``key`` the key of one of its objects."""
 
-    _remotes: Mapping[str, Remote]
-    _nodes: NodeTable
-    _tree: Tree
-    _index: Index
-    _copies: CachedCopies
-    _fetcher: Fetcher
-    _invalidation: Invalidation
-    _hints: CreateHints
+    def __init__(self, base: Foundation, hints: CreateHints) -> None:
+        parts = base.parts
+        self._nodes, self._copies, self._fetcher = base.nodes, base.copies, base.fetcher
+        self._remotes, self._tree, self._index = parts.remotes, parts.store.tree, parts.index
+        self._invalidation = base.invalidation
+        self._hints = hints
 
     def in_use(self, zone: str, key: str) -> bool:
         """Say whether the object has, or may have, bytes that exist only here. It must not be deleted then."""

@@ -10,38 +10,30 @@ from __future__ import annotations
 import os
 import stat as stat_module
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import trio
 
 from holdfast.errors import AccessRefusedError, HoldsObjectsError
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.name_policy import Name, NamePolicy
+from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.object_rights import READ, WRITE, ObjectRights
-from holdfast.index import Index
-from holdfast.store import Tree, is_copy
+from holdfast.fs.inodes.object_rights import READ, WRITE
+from holdfast.store import is_copy
 from holdfast.system.file_id import NO_FILE, FileId, FileStat
-from holdfast.telemetry import RareEvents
-from holdfast.transfer import CachedCopies
 from holdfast.zones import ZoneName, ZonePath
 
 _MOST_LEVELS = 2048
 """The limit of levels of all directories that a file has names in, together: some milliseconds."""
 
 
-@dataclass(eq=False)
 class FallbackGuard:
     """Raises ``AccessRefusedError`` for what a caller may not do; ``hides`` says what it may not know."""
 
-    _rights: ObjectRights
-    _directories: Directories
-    _policy: NamePolicy
-    _tree: Tree
-    _index: Index
-    _copies: CachedCopies
-    _rare_events: RareEvents
+    def __init__(self, base: Foundation) -> None:
+        self._rights, self._directories, self._policy = base.rights, base.directories, base.policy
+        self._tree, self._index = base.parts.store.tree, base.parts.index
+        self._copies, self._rare_events = base.copies, base.rare_events
 
     # --- what a caller sees --------------------------------------------------------------------------------------------
 

@@ -16,14 +16,11 @@ from typing import NamedTuple
 import trio
 
 from holdfast.errors import HoldfastError, RemoteError
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.invalidation import Invalidation
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.node_table import NodeTable
-from holdfast.fs.store_view import StoreView
-from holdfast.index import CachedName, Entries, Entry, EntryState
+from holdfast.index import CachedName, Entry, EntryState
 from holdfast.remote import ObjectInfo
-from holdfast.store import Stamp, Tree, stamp_of
+from holdfast.store import Stamp, stamp_of
 from holdfast.system.file_id import FileId, FileStat, file_stat
 from holdfast.transfer import KnownObject
 from holdfast.zones import ZoneName
@@ -44,21 +41,9 @@ class _Awaited(NamedTuple):
 class ObjectTimes:
     """Times of stored objects, by inode number of their files."""
 
-    def __init__(
-        self,
-        view: StoreView,
-        nodes: NodeTable,
-        directories: Directories,
-        entries: Entries,
-        tree: Tree,
-        invalidation: Invalidation,
-    ) -> None:
-        self._view = view
-        self._nodes = nodes
-        self._directories = directories
-        self._entries = entries
-        self._tree = tree
-        self._invalidation = invalidation
+    def __init__(self, base: Foundation) -> None:
+        self._view, self._nodes, self._directories = base.view, base.nodes, base.directories
+        self._entries, self._tree, self._invalidation = base.parts.index.entries, base.parts.store.tree, base.invalidation
         self._awaited: dict[FileId, _Awaited] = {}
         self._given: dict[FileId, tuple[Stamp, Stamp]] = {}
         """The stamps before and after a file got its object's time, by inode number, for uploads that began before."""

@@ -19,13 +19,10 @@ class Views:
 
     def __init__(self, base: Foundation) -> None:
         parts = base.parts
-        entries, tree = parts.index.entries, parts.store.tree
         self.hints = CreateHints(time.monotonic)
         self.whiteouts = Whiteouts(base.view, parts.index.marks, base.ttl)
         self.visibility = Visibility(base.view, parts.index.marks, self.whiteouts, parts.zones.top_names)
-        self.guard = FallbackGuard(
-            base.rights, base.directories, base.policy, tree, parts.index, base.copies, base.rare_events
-        )
-        self.times = ObjectTimes(base.view, base.nodes, base.directories, entries, tree, base.invalidation)
-        self.object_copies = ObjectCopies(entries, base.copies, tree, self.times)
+        self.guard = FallbackGuard(base)
+        self.times = ObjectTimes(base)
+        self.object_copies = ObjectCopies(parts.index.entries, base.copies, parts.store.tree, self.times)
         self.revalidation = Revalidation(base.view, base.policy, self.whiteouts, base.ttl, parts.events)

@@ -11,23 +11,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from holdfast.digest import Fingerprint
 from holdfast.errors import ObjectExistsError, ObjectMissingError, WriteOnceError
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.locks import NodeLocks
-from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
-from holdfast.fs.remote_view.create_hints import CreateHints
-from holdfast.fs.remote_view.object_times import ObjectTimes
-from holdfast.fs.store_view import StoreView
+from holdfast.fs.remote_view.views import Views
 from holdfast.fs.writeback.remote_deletes import RemoteDeletes
-from holdfast.index import CachedName, Entry, EntryState, Index
+from holdfast.index import CachedName, Entry, EntryState
 from holdfast.remote import ObjectInfo
-from holdfast.store import Stamps, stamp_of
+from holdfast.store import stamp_of
 from holdfast.system.file_id import FileStat, file_stat
-from holdfast.transfer import ObjectPath, Uploader
+from holdfast.transfer import ObjectPath
 from holdfast.zones import ZoneName
 
 _MOST_SENDS = 5
@@ -49,19 +47,15 @@ class Sent:
         return self.stable and self.stamp == stamp_of(stat)
 
 
-@dataclass(eq=False)
 class Publisher:
     """Sends files by name."""
 
-    _view: StoreView
-    _remote_deletes: RemoteDeletes
-    _hints: CreateHints
-    _nodes: NodeTable
-    _stamps: Stamps
-    _index: Index
-    _uploader: Uploader
-    _times: ObjectTimes
-    _under_way: NodeLocks = field(init=False, default_factory=NodeLocks)
+    def __init__(self, base: Foundation, views: Views, remote_deletes: RemoteDeletes) -> None:
+        self._view, self._nodes, self._uploader = base.view, base.nodes, base.uploader
+        self._index, self._stamps = base.parts.index, base.parts.store.stamps
+        self._hints, self._times = views.hints, views.times
+        self._remote_deletes = remote_deletes
+        self._under_way = NodeLocks()
 
     async def send(self, fd: int, name: ZoneName, *, create_only: bool) -> Sent:
         """Store the bytes behind ``fd`` as the object of ``name``, which is about to be created here.

@@ -15,13 +15,9 @@ class Sending:
     """Puts the parts of ``writeback`` together."""
 
     def __init__(self, base: Foundation, views: Views) -> None:
-        store, index, nodes = base.parts.store, base.parts.index, base.nodes
+        index, tree = base.parts.index, base.parts.store.tree
         self.versions = ObjectVersions(base.view, index.entries)
-        self.remote_deletes = RemoteDeletes(base.view, self.versions, index.marks, store.tree, base.fetcher)
-        self.publisher = Publisher(
-            base.view, self.remote_deletes, views.hints, nodes, store.stamps, index, base.uploader, views.times
-        )
-        self.queue = WritebackQueue(
-            self.publisher, base.policy, nodes, store.tree, index.entries, base.copies, base.parts.events, base.hot
-        )
-        self.unsent = UnsentFiles(index.entries, nodes, base.parts.zones, store.tree, base.view, self.queue)
+        self.remote_deletes = RemoteDeletes(base.view, self.versions, index.marks, tree, base.fetcher)
+        self.publisher = Publisher(base, views, self.remote_deletes)
+        self.queue = WritebackQueue(base, self.publisher)
+        self.unsent = UnsentFiles(base, self.queue)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import trio
 
 from holdfast.errors import HoldfastError
-from holdfast.fs.inodes.node_table import NodeTable
-from holdfast.fs.store_view import StoreView
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
-from holdfast.index import UNSENT, Entries, Entry, EntryState
-from holdfast.store import Tree
+from holdfast.index import UNSENT, Entry, EntryState
 from holdfast.system.file_id import FileId
-from holdfast.zones import ZoneMap, is_at_or_below
+from holdfast.zones import is_at_or_below
 
 _PAUSE_SECONDS = 0.05
 _UNDER_WAY = "it is being sent, which takes longer than the time given"
@@ -34,16 +31,14 @@ class Unsent(NamedTuple):
     oldest_ns: int | None
 
 
-@dataclass(eq=False)
 class UnsentFiles:
     """Files in zones that send, whose bytes are only on this node, and deletions that are only noted here."""
 
-    _entries: Entries
-    _nodes: NodeTable
-    _zones: ZoneMap
-    _tree: Tree
-    _view: StoreView
-    _queue: WritebackQueue
+    def __init__(self, base: Foundation, queue: WritebackQueue) -> None:
+        parts = base.parts
+        self._nodes, self._view, self._entries = base.nodes, base.view, parts.index.entries
+        self._zones, self._tree = parts.zones, parts.store.tree
+        self._queue = queue
 
     def below(self, wanted: bytes) -> list[bytes]:
         """Return the paths of the files at or below ``wanted`` (``b""``: all).

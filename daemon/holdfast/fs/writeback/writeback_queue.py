@@ -16,20 +16,16 @@ import math
 import os
 import stat as stat_module
 from collections import OrderedDict, defaultdict
-from dataclasses import dataclass, field
 
 import trio
 
 from holdfast.config import Durability
 from holdfast.errors import HoldfastError, HollowFileError, NameNotStorableError, RemoteError, WriteOnceError
-from holdfast.fs.inodes.hot_files import HotFiles
-from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import path_of
-from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.writeback.publisher import Publisher, Sent
-from holdfast.index import Entries, EntryState
+from holdfast.index import EntryState
 from holdfast.store import (
-    Tree,
     holds_for,
     is_unsent,
     mark_not_accepted,
@@ -40,8 +36,7 @@ from holdfast.store import (
     was_not_accepted,
 )
 from holdfast.system.file_id import FileId, file_stat
-from holdfast.telemetry import EventLog
-from holdfast.transfer import IN_BACKGROUND, CachedCopies, check_can_be_sent
+from holdfast.transfer import IN_BACKGROUND, check_can_be_sent
 from holdfast.zones import ZoneName
 
 _PAUSE_SECONDS = 5.0
@@ -49,31 +44,25 @@ _LONGEST_PAUSE_SECONDS = 600.0
 _DOUBLINGS = 10
 
 
-@dataclass(eq=False)
 class WritebackQueue:
     """Paths of the files to send, oldest first, by store. ``run`` sends them."""
 
-    _publisher: Publisher
-    _policy: NamePolicy
-    _nodes: NodeTable
-    _tree: Tree
-    _entries: Entries
-    _copies: CachedCopies
-    _events: EventLog
-    _hot: HotFiles
-    _paths: defaultdict[str | None, OrderedDict[bytes, None]] = field(
-        init=False, default_factory=lambda: defaultdict(OrderedDict)
-    )
-    """The paths that wait, by the name of the store; None: one that is not configured."""
-    _due: dict[bytes, float] = field(init=False, default_factory=dict)
-    """The trio time of the next try, by path, for the files whose last try failed."""
-    _refusals: dict[bytes, int] = field(init=False, default_factory=dict)
-    """The number of times in a row that the store has refused a file, although it works, by path."""
-    _problems: dict[bytes, str] = field(init=False, default_factory=dict)
-    """The reason why the last try of each of those failed."""
-    _under_way: dict[str | None, bytes] = field(init=False, default_factory=dict)
-    """The path of the file that is being sent, by store."""
-    _changed: trio.Event = field(init=False, default_factory=trio.Event)
+    def __init__(self, base: Foundation, publisher: Publisher) -> None:
+        parts = base.parts
+        self._policy, self._nodes, self._copies, self._hot = base.policy, base.nodes, base.copies, base.hot
+        self._tree, self._entries, self._events = parts.store.tree, parts.index.entries, parts.events
+        self._publisher = publisher
+        self._paths: defaultdict[str | None, OrderedDict[bytes, None]] = defaultdict(OrderedDict)
+        """The paths that wait, by the name of the store; None: one that is not configured."""
+        self._due: dict[bytes, float] = {}
+        """The trio time of the next try, by path, for the files whose last try failed."""
+        self._refusals: dict[bytes, int] = {}
+        """The number of times in a row that the store has refused a file, although it works, by path."""
+        self._problems: dict[bytes, str] = {}
+        """The reason why the last try of each of those failed."""
+        self._under_way: dict[str | None, bytes] = {}
+        """The path of the file that is being sent, by store."""
+        self._changed = trio.Event()
 
     def __len__(self) -> int:
         return sum(map(len, self._paths.values())) + len(self._due)
