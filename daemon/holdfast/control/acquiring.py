@@ -8,14 +8,14 @@ from starlette.responses import Response
 from holdfast.control.callers import Caller
 from holdfast.control.http_connection import CALLER
 from holdfast.control.messages import AcquireRequest, ReleaseRequest, WorkdirInfo
-from holdfast.control.operations import PAGE, Operation
+from holdfast.control.operations import PAGE, Operation, RouteGroup
 from holdfast.control.replies import LARGEST_PAGE, body, page_size, reply
 from holdfast.control.status import StatusReport
 from holdfast.errors import WithheldError
 from holdfast.workdirs import Volume, Workdirs, is_own_namespace
 
 
-class WorkdirRoutes:
+class WorkdirRoutes(RouteGroup):
     """The routes by path."""
 
     def __init__(self, report: StatusReport, workdirs: Workdirs) -> None:
@@ -26,8 +26,9 @@ class WorkdirRoutes:
             "/v1/workdirs/release": Operation(self._release, WorkdirInfo, body=ReleaseRequest),
         }
         self.operations = {"/v1/workdirs": Operation(self._list, list[WorkdirInfo], PAGE), **self.for_pods}
+        self.public = {"/v1/workdirs": Operation(self._own, list[WorkdirInfo], PAGE)}
 
-    async def own(self, request: Request) -> Response:
+    async def _own(self, request: Request) -> Response:
         """Reply with a page of the caller's working directories; with all of them to root."""
         caller: Caller = request.scope[CALLER]
         return await self._page(request, None if caller.is_root else caller.uid)

@@ -6,7 +6,6 @@ import stat as stat_module
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -16,7 +15,7 @@ from starlette.responses import Response
 
 from holdfast.control.http_connection import CALLER
 from holdfast.control.messages import DrainRequest, FlushRequest, PathRequest, PinInfo, PinRequest, Progress
-from holdfast.control.operations import Operation
+from holdfast.control.operations import Operation, RouteGroup
 from holdfast.control.paths import Paths
 from holdfast.control.replies import body, reply, stream
 from holdfast.errors import (
@@ -45,18 +44,14 @@ _T = TypeVar("_T")
 _AHEAD = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class ActionRoutes:
+class ActionRoutes(RouteGroup):
     """The routes by path. An action over a tree yields its progress, and continues after a file that fails."""
 
-    base: Foundation
-    files: FileSystem
-    paths: Paths
-
-    @property
-    def operations(self) -> dict[str, Operation]:
-        """The routes."""
-        return {
+    def __init__(self, base: Foundation, files: FileSystem, paths: Paths) -> None:
+        self.base = base
+        self.files = files
+        self.paths = paths
+        self.operations = {
             "/v1/verify": Operation(self._verify, Progress, body=PathRequest, streams=True),
             "/v1/prefetch": Operation(self._prefetch, Progress, body=PathRequest, streams=True),
             "/v1/evict": Operation(self._evict, Progress, body=PathRequest, streams=True),

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from holdfast.control.callers import UserNames
 from holdfast.control.http_connection import CALLER
 from holdfast.control.messages import BatchInfo, BatchReport
-from holdfast.control.operations import Operation
+from holdfast.control.operations import Operation, RouteGroup
 from holdfast.control.replies import LARGEST_PAGE, body, number, page_size, reply
 from holdfast.telemetry import Counters, EventLog
 
@@ -124,7 +124,7 @@ class Batches:
         )
 
 
-class BatchRoutes:
+class BatchRoutes(RouteGroup):
     """The routes by path."""
 
     def __init__(self, batches: Batches) -> None:

@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from holdfast.control.callers import UserNames
 from holdfast.control.messages import EntryInfo, EntryPage, EventInfo, Explanation
-from holdfast.control.operations import PAGE, Operation
+from holdfast.control.operations import PAGE, Operation, RouteGroup
 from holdfast.control.paths import Paths
 from holdfast.control.replies import LARGEST_PAGE, number, page_size, reply, required_path
 from holdfast.fs.foundation import Foundation
@@ -189,7 +189,7 @@ def _age(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-class BrowsingRoutes:
+class BrowsingRoutes(RouteGroup):
     """The routes by path."""
 
     def __init__(self, inspector: Inspector, events: EventLog) -> None:

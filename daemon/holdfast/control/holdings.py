@@ -12,14 +12,14 @@ from starlette.responses import Response
 from holdfast.control.callers import Caller
 from holdfast.control.http_connection import CALLER
 from holdfast.control.messages import HeldQueryInfo, HeldStoreInfo, HoldingsInfo, HoldingsReply, NodeHealthInfo
-from holdfast.control.operations import Operation
+from holdfast.control.operations import Operation, RouteGroup
 from holdfast.control.paths import Paths
 from holdfast.control.replies import number, reply
 from holdfast.errors import OutsideMountError, WithheldError
 from holdfast.holdings import Gathering, QueryState, Told
 
 
-class HoldingsRoutes:
+class HoldingsRoutes(RouteGroup):
     """The routes by path. ``zones`` are the names of the stores; ``may_search`` says whether a caller may look into one."""
 
     def __init__(

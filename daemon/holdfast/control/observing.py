@@ -20,7 +20,7 @@ from holdfast.control.callers import Caller
 from holdfast.control.http_connection import CALLER
 from holdfast.control.messages import OperationInfo, OperationsInfo
 from holdfast.control.metrics import MetricsReport
-from holdfast.control.operations import Operation
+from holdfast.control.operations import Operation, RouteGroup
 from holdfast.control.paths import Paths
 from holdfast.control.replies import STREAM, number, reply, stream
 from holdfast.control.status import StatusReport
@@ -34,7 +34,7 @@ _US = 1000
 _NS = 1_000_000_000
 
 
-class ObservingRoutes:
+class ObservingRoutes(RouteGroup):
     """The routes by path. ``group`` is the group that may use the control socket."""
 
     def __init__(self, metrics: MetricsReport, feed: OperationFeed, report: StatusReport, paths: Paths, group: str) -> None:
@@ -47,13 +47,14 @@ class ObservingRoutes:
             "/metrics": Operation(self.page, str, content=CONTENT_TYPE),
             "/v1/operations": Operation(self._operations, OperationsInfo, {"path": "string", "min_microseconds": "number"}),
         }
+        self.public = {"/metrics": Operation(self._public_page, str, content=CONTENT_TYPE)}
 
     async def page(self, request: Request) -> Response:
         """Reply with all metrics."""
         del request
         return Response(await self._metrics.page(), media_type=CONTENT_TYPE)
 
-    async def public_page(self, request: Request) -> Response:
+    async def _public_page(self, request: Request) -> Response:
         """Reply with all metrics to whoever may use the control socket; with those for everybody to others."""
         caller: Caller = request.scope[CALLER]
         if self._is_trusted(caller):

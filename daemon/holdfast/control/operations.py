@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 from starlette.routing import Route
@@ -49,12 +50,15 @@ class Operation:
         return "GET" if self.body is None else "POST"
 
 
-class RouteGroup(Protocol):
-    """Routes that belong together, by path."""
+class RouteGroup:
+    """Routes that belong together, by path: of ``control.sock``, of ``status.sock`` for everybody, and of ``pods.sock``."""
 
-    @property
-    def operations(self) -> Mapping[str, Operation]:
-        """The routes."""
+    operations: Mapping[str, Operation]
+    public: Mapping[str, Operation] = MappingProxyType({})
+    for_pods: Mapping[str, Operation] = MappingProxyType({})
+
+    async def run(self) -> None:
+        """Do what is to be done beside the requests, until cancelled."""
 
 
 def routes(operations: Mapping[str, Operation]) -> list[Route]:

@@ -26,7 +26,7 @@ from holdfast.control.messages import (
     VerifyProgress,
     VerifyRequest,
 )
-from holdfast.control.operations import Operation
+from holdfast.control.operations import Operation, RouteGroup
 from holdfast.control.paths import Paths
 from holdfast.control.replies import body, stream
 from holdfast.errors import PlanError, WithheldError
@@ -39,7 +39,7 @@ _MOST_FAULTS = 20
 """The limit of faults that are reported for one batch, and of remarks: a lost disk leaves thousands of faults."""
 
 
-class RestoreRoutes:
+class RestoreRoutes(RouteGroup):
     """The routes by path."""
 
     def __init__(

@@ -9,11 +9,11 @@ other. Rights are the file modes of the sockets, and on these two the user that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 from starlette.applications import Starlette
@@ -22,22 +22,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from holdfast.config import Reloaded, TcpAddress
-from holdfast.control.acquiring import WorkdirRoutes
+from holdfast.config import TcpAddress
 from holdfast.control.doors import Door, PodsDoor, door_of
-from holdfast.control.http_connection import CALLER, Bounds
+from holdfast.control.http_connection import Bounds
 from holdfast.control.http_server import Caps, HttpServer, Terms
 from holdfast.control.listeners import listening
-from holdfast.control.messages import Message, PublicStatus, ReloadInfo, Status, WorkdirInfo
+from holdfast.control.messages import Message
 from holdfast.control.metrics_listener import MetricsListener
-from holdfast.control.observing import ObservingRoutes
-from holdfast.control.operations import PAGE, Operation, RouteGroup, openapi, routes
+from holdfast.control.operations import Operation, RouteGroup, openapi, routes
 from holdfast.control.replies import Handler, body, guarded, no_such_route, reply
-from holdfast.control.status import StatusReport
-from holdfast.control.surveys import SurveyRoutes
 from holdfast.errors import HoldfastError, WithheldError
 from holdfast.telemetry import EventLog
-from holdfast.telemetry.metrics import CONTENT_TYPE
 
 _ON_CONTROL = Terms(
     "control.sock",
@@ -49,55 +44,28 @@ _ON_PODS = Terms("pods.sock", Caps(total=128, each_user=16, for_root=16), Bounds
 _SHORTEST_PAUSE_SECONDS = 0.01
 
 
-class Restartable(Protocol):
-    """The daemon, as far as it can be replaced under its mount."""
-
-    async def check_restart(self) -> None:
-        """Raise ``NotRestartableError`` if it can't be restarted, ``ConfigurationError`` if the next one would not start."""
-
-    def restart(self) -> None:
-        """End soon; another daemon follows."""
-
-
-class Reloading(Protocol):
-    """The configuration of the daemon, read again. Both raise ``HoldfastError`` if a daemon could not start with it."""
-
-    async def now(self) -> Reloaded:
-        """Put in force what can be."""
-
-    async def compared(self) -> Reloaded:
-        """Return what ``now`` would do, and change nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class ControlServer:
-    """Serves the control sockets until cancelled.
+    """Serves ``groups`` and ``page``, the files of the page for browsers, on the control sockets until cancelled.
 
-    ``groups`` are the routes of ``control.sock`` beside those of the other arguments, ``for_pods`` some of ``pods.sock``.
-    ``page`` has the files of the page for browsers, for everybody.
+    ``metrics`` replies with all metrics.
     """
 
-    report: StatusReport
-    workdirs: WorkdirRoutes
-    observing: ObservingRoutes
-    surveys: SurveyRoutes
     groups: Sequence[RouteGroup]
-    for_pods: Mapping[str, Operation]
-    daemon: Restartable
-    configuration: Reloading
-    events: EventLog
     page: Sequence[Route]
+    metrics: Handler
+    events: EventLog
 
     async def run(
         self,
         control_socket: Path,
         group: str,
-        metrics: TcpAddress,
+        listen: TcpAddress,
         pods_socket: str = "",
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serve on ``control_socket``, ``status.sock`` beside it, and ``pods_socket``; the metrics also on ``metrics``.
+        """Serve on ``control_socket``, ``status.sock`` beside it, and ``pods_socket``; the metrics also on ``listen``.
 
         The last two may be empty. Started once the sockets accept connections.
 
@@ -111,8 +79,9 @@ class ControlServer:
             everything, public = self._operations(), self._public_operations()
             withheld = Route("/{anything:path}", guarded(self._withheld), methods=["GET", "POST"])
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.surveys.run)
-                nursery.start_soon(MetricsListener(metrics, Turns().in_turn(self.observing.page), self.events).run)
+                for each in self.groups:
+                    nursery.start_soon(each.run)
+                nursery.start_soon(MetricsListener(listen, Turns().in_turn(self.metrics), self.events).run)
                 for served, listener, terms in (
                     ([*routes(everything), *self.page], control, _ON_CONTROL),
                     ([*routes(public), *self.page, withheld], status, _ON_STATUS),
@@ -125,31 +94,20 @@ class ControlServer:
                     nursery.start_soon(HttpServer(application, door, _ON_PODS, self.events).run)
                 task_status.started()
 
+    def _operations(self) -> dict[str, Operation]:
+        return _with_description({path: each for group in self.groups for path, each in group.operations.items()})
+
     def _public_operations(self) -> dict[str, Operation]:
         turns = Turns()
-        operations = {
-            "/v1/status": Operation(turns.in_turn(self._public_status), PublicStatus),
-            "/v1/workdirs": Operation(turns.in_turn(self.workdirs.own), list[WorkdirInfo], PAGE),
-            "/metrics": Operation(turns.in_turn(self.observing.public_page), str, content=CONTENT_TYPE),
-        }
-        return _with_description(operations)
+        operations = {path: each for group in self.groups for path, each in group.public.items()}
+        in_turn = {path: replace(each, handler=turns.in_turn(each.handler)) for path, each in operations.items()}
+        return _with_description(in_turn)
 
     def _operations_of_pods(self) -> dict[str, Operation]:
         """Return them. They take no turns: a start of a query waits for what others hold, 0.9 s at most."""
-        operations = {**self.for_pods, **self.workdirs.for_pods, **self._public_operations()}
+        operations = {path: each for group in self.groups for path, each in group.for_pods.items()}
+        operations |= self._public_operations()
         del operations["/metrics"], operations["/v1/openapi.json"]
-        return _with_description(operations)
-
-    def _operations(self) -> dict[str, Operation]:
-        operations = {
-            "/v1/status": Operation(self._status, Status),
-            "/v1/config/check": Operation(self._check, ReloadInfo),
-            "/v1/config/reload": Operation(self._reload, ReloadInfo, body=Message),
-            "/v1/restart": Operation(self._restart, Status, body=Message),
-        }
-        groups: list[RouteGroup] = [self.workdirs, self.observing, self.surveys, *self.groups]
-        for group in groups:
-            operations |= group.operations
         return _with_description(operations)
 
     async def _withheld(self, request: Request) -> Response:
@@ -159,33 +117,6 @@ class ControlServer:
             f"{request.url.path} is not for everybody, because it names files: ask on control.sock, as root or as a member "
             "of its group"
         )
-
-    async def _public_status(self, request: Request) -> Response:
-        return reply(self.report.public_status(request.scope[CALLER]))
-
-    async def _status(self, request: Request) -> Response:
-        del request
-        return reply(await self.report.status())
-
-    async def _restart(self, request: Request) -> Response:
-        await body(request, Message)
-        await self.daemon.check_restart()
-        status = await self.report.status()
-        return reply(status, then=self.daemon.restart)
-
-    async def _reload(self, request: Request) -> Response:
-        if not request.scope[CALLER].is_root:
-            raise WithheldError("only root may reload the configuration")
-        await body(request, Message)
-        return _compared(await self.configuration.now())
-
-    async def _check(self, request: Request) -> Response:
-        del request
-        return _compared(await self.configuration.compared())
-
-
-def _compared(found: Reloaded) -> Response:
-    return reply(ReloadInfo(taken=found.taken, needs_restart=found.left))
 
 
 def _application(served: list[Route]) -> Starlette:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from holdfast.control.cache_usage import CacheSurvey
 from holdfast.control.messages import CacheUsage, Sample, TransferInfo
-from holdfast.control.operations import Operation
+from holdfast.control.operations import Operation, RouteGroup
 from holdfast.control.paths import Paths
 from holdfast.control.replies import number, reply, required_path
 from holdfast.telemetry.wakeups import sleep_within
@@ -26,7 +26,7 @@ _COARSE = 30  # one sample in so many is kept for a day
 _KEPT_COARSE = 289
 
 
-class SurveyRoutes:
+class SurveyRoutes(RouteGroup):
     """The routes by path."""
 
     def __init__(self, cache: CacheSurvey, history: History, fetcher: Fetcher, uploader: Uploader, paths: Paths) -> None:

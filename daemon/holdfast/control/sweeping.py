@@ -25,7 +25,7 @@ from holdfast.control.messages import (
     SweepProgress,
     SweepRequest,
 )
-from holdfast.control.operations import Operation
+from holdfast.control.operations import Operation, RouteGroup
 from holdfast.control.paths import Paths
 from holdfast.control.replies import body, content, listed, number, reply, required_path, stream
 from holdfast.errors import PlanError
@@ -35,7 +35,7 @@ from holdfast.system.text import shown
 _LARGEST_PLAN_BYTES = 2**30
 
 
-class SweepRoutes:
+class SweepRoutes(RouteGroup):
     """The routes by path."""
 
     def __init__(self, upkeep: Upkeep, paths: Paths) -> None:

@@ -10,12 +10,13 @@ from holdfast.control.actions import ActionRoutes
 from holdfast.control.batches import Batches, BatchRoutes
 from holdfast.control.browsing import BrowsingRoutes, Inspector
 from holdfast.control.cache_usage import CacheSurvey
+from holdfast.control.daemon_routes import DaemonRoutes, Reloading, Restartable
 from holdfast.control.holdings import HoldingsRoutes
 from holdfast.control.metrics import MetricsReport, RequestFigures
 from holdfast.control.observing import ObservingRoutes
 from holdfast.control.paths import Paths
 from holdfast.control.restoring import CopyRights, RestoreRoutes
-from holdfast.control.server import ControlServer, Reloading, Restartable
+from holdfast.control.server import ControlServer
 from holdfast.control.status import MountFacts, StatusReport
 from holdfast.control.surveys import History, SurveyRoutes
 from holdfast.control.sweeping import SweepRoutes
@@ -54,30 +55,18 @@ def control_server(
     inspector = Inspector(base, files.listings, paths, session.observer.slow)
     metrics = MetricsReport(base, files.unsent, workdirs, daemon, lag, standbys)
     cache = CacheSurvey(parts.index.entries, paths, time.monotonic)
-    holdings = HoldingsRoutes(gathering, list(parts.remotes), paths, report.may_search)
-    batches = BatchRoutes(Batches(parts.counters, parts.events, time.time))
-    return ControlServer(
-        report,
+    observing = ObservingRoutes(metrics, session.observer.feed, report, paths, parts.config.control.group)
+    rights = CopyRights(base.rights, parts.store.tree, parts.zones)
+    groups = [
+        DaemonRoutes(report, daemon, reload),
         WorkdirRoutes(report, workdirs),
-        ObservingRoutes(metrics, session.observer.feed, report, paths, parts.config.control.group),
+        observing,
         SurveyRoutes(cache, History(report.sample), base.fetcher, base.uploader, paths),
-        [
-            BrowsingRoutes(inspector, parts.events),
-            ActionRoutes(base, files, paths),
-            SweepRoutes(upkeep, paths),
-            RestoreRoutes(
-                upkeep.verification,
-                upkeep.clones,
-                upkeep.undoing,
-                CopyRights(base.rights, parts.store.tree, parts.zones),
-                paths,
-            ),
-            holdings,
-            batches,
-        ],
-        {**holdings.for_pods, **batches.for_pods},
-        daemon,
-        reload,
-        parts.events,
-        page_routes(),
-    )
+        BrowsingRoutes(inspector, parts.events),
+        ActionRoutes(base, files, paths),
+        SweepRoutes(upkeep, paths),
+        RestoreRoutes(upkeep.verification, upkeep.clones, upkeep.undoing, rights, paths),
+        HoldingsRoutes(gathering, list(parts.remotes), paths, report.may_search),
+        BatchRoutes(Batches(parts.counters, parts.events, time.time)),
+    ]
+    return ControlServer(groups, page_routes(), observing.page, parts.events)
