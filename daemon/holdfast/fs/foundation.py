@@ -13,6 +13,7 @@ from functools import partial
 
 from holdfast.capacity import Disk, EmptiedDirectories, Limits, Room, Rooms
 from holdfast.config import Config
+from holdfast.fs.inodes.admission import Admission
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.directory_changes import DirectoryChanges
@@ -85,18 +86,8 @@ class Foundation:
         )
         self.drain = Drain(parts.session.draining)
         self.quotas = Quotas(kernel.backing_files.hold_writes)
-        self.directories = Directories(
-            self.nodes,
-            store.tree,
-            parts.zones,
-            descriptors,
-            self.ttl,
-            self.unlinks,
-            self.drain,
-            self.quotas,
-            owners,
-            store.implied_times,
-        )
+        self.directories = Directories(self.nodes, store, parts.zones, descriptors, self.ttl, owners)
+        self.admission = Admission(self.directories, self.drain, self.quotas)
         self.hot = HotFiles(store, self.nodes, descriptors, kernel.notifications.invalidate)
         self.policy = NamePolicy(parts.names, parts.zones, self.directories)
         self.updates = EntryUpdates(index.entries, self.policy)

@@ -72,8 +72,8 @@ def tree(tmp_path: Path) -> Iterator[Tree]:
 def made(nodes: NodeTable, tree: Tree, kernel: Kernel) -> Invalidation:
     zones = ZoneMap({"checkpoints": Durability.COMMIT}, [b"work"], lambda _: Fallbacks(None, None))
     nothing: Any = None
-    directories = Directories(nodes, tree, zones, DescriptorCache(nothing), nothing, nothing, nothing, nothing, {}, nothing)
-    store: Any = SimpleNamespace(tree=tree, orphanage=None)
+    store: Any = SimpleNamespace(tree=tree, orphanage=None, implied_times=None)
+    directories = Directories(nodes, store, zones, DescriptorCache(nothing), nothing, {})
     return Invalidation(nodes, directories, store, nothing, nothing, kernel)
 
 

@@ -39,7 +39,8 @@ class Opening:
         local_files: LocalFiles,
         prefetcher: Prefetcher,
     ) -> None:
-        self._policy, self._directories, self._locks, self._drain = base.policy, base.directories, base.locks, base.drain
+        self._policy, self._directories, self._locks = base.policy, base.directories, base.locks
+        self._admission, self._drain = base.admission, base.drain
         self._entries, self._counters = base.parts.index.entries, base.parts.counters
         self._guard = guard
         self._files = files
@@ -61,7 +62,7 @@ class Opening:
             self._guard.check_open(node, flags, caller)
         changes = _changes(flags)
         if changes:
-            self._directories.check_may_grow(node)
+            self._admission.check_may_grow(node)
         before = node.backing
         opened = await self.acquire(node, flags, thread=caller.pid)
         if node.backing != before:

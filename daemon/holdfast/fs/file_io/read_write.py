@@ -30,7 +30,7 @@ class ReadWrite:
     """Reads and writes. On a full disk, clean files are evicted and the write is tried again."""
 
     def __init__(self, base: Foundation, files: OpenFiles, local_files: LocalFiles, handles: HandleTable) -> None:
-        self._directories, self._hot = base.directories, base.hot
+        self._directories, self._admission, self._hot = base.directories, base.admission, base.hot
         self._rooms, self._ordinary_user = base.rooms, base.ordinary_user
         self._files = files
         self._arriving, self._check = local_files.arriving, local_files.check
@@ -71,7 +71,7 @@ class ReadWrite:
 
     async def write(self, opened: OpenFile, offset: int, data: bytes, *, drop_privileges: bool = True) -> int:
         """Write all of ``data`` at ``offset``; return the number of bytes. Raises ``QuotaExceededError``."""
-        self._directories.check_may_grow(opened.node)
+        self._admission.check_may_grow(opened.node)
         await self._arriving.wait_whole(opened)
         if self._hot.is_hot(opened):
             await self._hot.settle(opened.inode)
@@ -88,7 +88,7 @@ class ReadWrite:
         What is more than the disk has is not tried: file systems keep what they had allocated before they failed. Raises
         ``QuotaExceededError`` and ``FileBusyError``.
         """
-        self._directories.check_may_grow(opened.node)
+        self._admission.check_may_grow(opened.node)
         await self._arriving.wait_whole(opened)
         await self._files.settle_privileges(opened)
         self._files.before_change(opened)

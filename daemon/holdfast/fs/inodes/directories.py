@@ -10,22 +10,18 @@ import errno
 import os
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import trio
 
 from holdfast.errors import NoSuchEntryError
 from holdfast.fs.inodes.attributes import Stat, of_store_directory
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
-from holdfast.fs.inodes.drain import Drain
 from holdfast.fs.inodes.growth import Growth
 from holdfast.fs.inodes.node import MOST_LEVELS, Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
-from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
-from holdfast.fs.inodes.quotas import Quotas
 from holdfast.fs.inodes.time_to_live import TimeToLive
-from holdfast.store import ImpliedTimes, Tree, advance_mtime
-from holdfast.system.file_id import FileId, FileStat, file_stat
+from holdfast.store import StoreDirectory, advance_mtime
+from holdfast.system.file_id import FileStat, file_stat
 from holdfast.transfer import Ownership
 from holdfast.zones import ZoneMap, ZonePath
 
@@ -41,34 +37,36 @@ _LEVELS_KEPT_OPEN = 16
 _MOST_SERVED = 1024
 
 
-@dataclass(eq=False)
 class Directories:
     """Paths, descriptors and entries of directories. Call ``renamed`` whenever a directory gets another path.
 
-    ``owners`` maps each store to the ownership of directories that are created for its objects. ``implied_times`` are
-    the times of a store's directories that only objects imply.
+    ``owners`` maps each store to the ownership of directories that are created for its objects.
     """
 
-    _nodes: NodeTable
-    _tree: Tree
-    _zones: ZoneMap
-    _descriptors: DescriptorCache
-    _ttl: TimeToLive
-    _unlinks: PendingUnlinks
-    _drain: Drain
-    _quotas: Quotas
-    _owners: Mapping[str, Ownership]
-    implied_times: ImpliedTimes
-    _served_until: dict[int, float] = field(init=False, default_factory=dict)
-    """The trio times at which to renew what the C module answers, by node id of directories that are being written."""
-    _epoch: int = field(init=False, default=0)
-    _with_long_path: deque[Node] = field(init=False, default_factory=deque)
-    growth: Growth = field(init=False, default_factory=Growth)
-    is_spread: bool = field(init=False)
-    """True if directories may be on different disks."""
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        nodes: NodeTable,
+        store: StoreDirectory,
+        zones: ZoneMap,
+        descriptors: DescriptorCache,
+        ttl: TimeToLive,
+        owners: Mapping[str, Ownership],
+    ) -> None:
+        self._nodes = nodes
+        self._tree = store.tree
+        self._zones = zones
+        self._descriptors = descriptors
+        self._ttl = ttl
+        self._owners = owners
+        self.implied_times = store.implied_times
+        """The times of a store's directories that only objects imply."""
+        self._served_until: dict[int, float] = {}
+        """The trio times at which to renew what the C module answers, by node id of directories that are being written."""
+        self._epoch = 0
+        self._with_long_path: deque[Node] = deque()
+        self.growth = Growth()
         self.is_spread = self._tree.is_spread
+        """True if directories may be on different disks."""
 
     def place(self, node: Node) -> ZonePath:
         """Return the zone and path of a directory. Raises ``NoSuchEntryError`` if it was removed.
@@ -214,29 +212,6 @@ class Directories:
         self._served_until[node.id] = now + seconds / 2
         self._descriptors.serve_for_a_while(node.id, fd, seconds, node.zone)
 
-    def descriptor_for_new(self, node: Node) -> int:
-        """Return the ``writable_descriptor`` for a new entry. Raises as ``check_takes_new`` does."""
-        if self._drain.is_on or self._quotas.are_exceeded:
-            self.check_takes_new(node)
-        return self.writable_descriptor(node)
-
-    def check_takes_new(self, node: Node, moved_from: Node | None = None) -> None:
-        """Raise an error if the directory takes no new entries now, or none that are moved to it from ``moved_from``.
-
-        ``DrainingError``: what is new in it would be sent, and the node is being drained. ``QuotaExceededError``: its
-        working directory is above its limit.
-        """
-        if self._drain.is_on:
-            self._drain.check(self.place(node).zone)
-        if self._quotas.are_exceeded:
-            self._quotas.check(self.place(node).zone, self.place(moved_from).zone if moved_from is not None else None)
-
-    def check_may_grow(self, node: Node) -> None:
-        """Raise ``QuotaExceededError`` if the file is in a working directory that is above its limit."""
-        if self._quotas.are_exceeded:
-            for parent in node.names_by_directory():
-                self._quotas.check(self.place(parent).zone)
-
     def stat(self, directory: Node, name: bytes) -> FileStat | None:
         """Return the lstat of an entry in the tree; None if it does not exist."""
         if directory.backing == 0:
@@ -274,23 +249,6 @@ class Directories:
     def renamed(self) -> None:
         """Invalidate all cached paths, because a directory was renamed."""
         self._epoch += 1
-
-    def begin_removal(self, inode: FileId) -> None:
-        """Note that a request is about to remove the directory ``inode`` from the tree; call ``removed`` when it is gone."""
-        self._unlinks.begin(inode, is_last=True)
-        self._nodes.recall(inode)
-
-    def removed(self, parent: Node, name: bytes, inode: FileId) -> None:
-        """Update the nodes after the directory ``inode``, which had this name, was removed from the tree."""
-        node = self._nodes.of_backing(inode)
-        if node is None:
-            self._unlinks.gone.add(inode)
-            return
-        self.forget(node)
-        self._nodes.drop_name(node, parent, name)
-        self._nodes.unbind(node)
-        if node.lookups:
-            self._nodes.keep_nameless(node)
 
     def forget(self, node: Node) -> None:
         """Close the descriptor of a removed directory."""

@@ -37,6 +37,7 @@ class Creation:
     def __init__(self, base: Foundation, views: Views, files: Files, new: NewEntries) -> None:
         self._new = new
         self._directories, self._nodes, self._updates = base.directories, base.nodes, base.updates
+        self._admission = base.admission
         self._view, self._index, self._copies, self._fetcher = base.view, base.parts.index, base.copies, base.fetcher
         self._revalidation, self._hints, self._guard = views.revalidation, views.hints, views.guard
         self._handing_out, self._limits = files.handing_out, files.open_limits
@@ -56,7 +57,7 @@ class Creation:
 
     def _make_file(self, name: Name, mode: int, flags: int, request: int, caller: Caller, attempt: Attempt) -> MadeFile:
         exclusive = bool(flags & os.O_EXCL)
-        directory_fd = self._directories.descriptor_for_new(name.directory)
+        directory_fd = self._admission.descriptor_for_new(name.directory)
         fd, is_new = self._open_new(name, directory_fd, mode, exclusive=exclusive, resent=attempt.resent)
         try:
             stat = self._owned(fd, directory_fd, mode, caller)

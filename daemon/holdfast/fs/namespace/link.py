@@ -30,7 +30,12 @@ class Linking:
 
     def __init__(self, base: Foundation, views: Views, files: Files, link_upload: LinkUpload) -> None:
         self._directories, self._nodes, self._policy = base.directories, base.nodes, base.policy
-        self._updates, self._hot, self._marks = base.updates, base.hot, base.parts.index.marks
+        self._admission, self._updates, self._hot, self._marks = (
+            base.admission,
+            base.updates,
+            base.hot,
+            base.parts.index.marks,
+        )
         self._guard, self._hints = views.guard, views.hints
         self._local_files, self._check = files.local_files, files.check
         self._link_upload = link_upload
@@ -59,7 +64,7 @@ class Linking:
             await self._hot.settle(node.backing)
             before = self._stat(node)
         if new.sends:
-            self._directories.check_takes_new(directory)
+            self._admission.check_takes_new(directory)
             if not attempt.resent:
                 _check_room(before)
             is_hidden = self._marks.is_whited_out(new.path)
@@ -98,7 +103,7 @@ class Linking:
     ) -> FileStat:
         assert node.parent is not None
         source_fd = self._directories.descriptor(node.parent)
-        target_fd = self._directories.descriptor_for_new(name.directory)
+        target_fd = self._admission.descriptor_for_new(name.directory)
         if not (attempt.resent and self._is_there(name, before)):
             _check_room(before)
             if hot is not None:

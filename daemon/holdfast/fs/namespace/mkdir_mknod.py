@@ -36,6 +36,7 @@ class Making:
     def __init__(self, base: Foundation, guard: FallbackGuard, new: NewEntries, rules: DirectoryRules) -> None:
         self._new = new
         self._directories, self._nodes, self._updates = base.directories, base.nodes, base.updates
+        self._admission = base.admission
         self._zones, self._index, self._view = base.parts.zones, base.parts.index, base.view
         self._rules = rules
         self._guard = guard
@@ -49,7 +50,7 @@ class Making:
         if child is None:
             raise ZoneNotPermittedError(f"the mount's root holds zones only, not {os.fsdecode(name)}")
         self._rules.check_new_directory(child, caller)
-        parent_fd = self._directories.descriptor_for_new(parent)
+        parent_fd = self._admission.descriptor_for_new(parent)
         above = file_stat(parent_fd)
         mode |= above.st_mode & stat_module.S_ISGID
         self._new.make(partial(os.mkdir, name, mode, dir_fd=parent_fd), attempt)
@@ -72,7 +73,7 @@ class Making:
         new = self._new.name(directory, name)
         check_storable(new.zone, mode)
         self._guard.check_put(new, caller)
-        fd = self._directories.descriptor_for_new(directory)
+        fd = self._admission.descriptor_for_new(directory)
         self._new.make(partial(os.mknod, name, mode, device, dir_fd=fd), attempt)
         return self._adopt_new(new, mode, caller, attempt)
 
@@ -82,12 +83,12 @@ class Making:
         """symlink(2), only in zones that send nothing."""
         new = self._new.name(directory, name)
         check_storable(new.zone, stat_module.S_IFLNK)
-        fd = self._directories.descriptor_for_new(directory)
+        fd = self._admission.descriptor_for_new(directory)
         self._new.make(partial(os.symlink, target, name, dir_fd=fd), attempt)
         return self._adopt_new(new, None, caller, attempt)
 
     def _adopt_new(self, name: Name, mode: int | None, caller: Caller, attempt: Attempt) -> tuple[Node, FileStat]:
-        fd = self._directories.descriptor_for_new(name.directory)
+        fd = self._admission.descriptor_for_new(name.directory)
         self._new.give(name.name, fd, file_stat(fd), caller)
         if mode is not None:
             os.chmod(name.name, stat_module.S_IMODE(mode), dir_fd=fd)

@@ -40,6 +40,7 @@ class Renaming:
 
     def __init__(self, base: Foundation, views: Views, sending: Sending, files: Files, link_upload: LinkUpload) -> None:
         self._directories, self._nodes, self._policy = base.directories, base.nodes, base.policy
+        self._admission = base.admission
         self._guard, self._versions, self._local_files = views.guard, sending.versions, files.local_files
         self._link_upload = link_upload
         self._moves = FileMoves(base, views, sending, files, link_upload)
@@ -61,7 +62,7 @@ class Renaming:
             self._guard.check_put(there, caller)
         if source is not target and self._directories.is_spread:
             self._directories.check_one_disk(source, target)
-        self._directories.check_takes_new(target, source)  # before anything is sent
+        self._admission.check_takes_new(target, source)  # before anything is sent
         if flags & RENAME_EXCHANGE:
             await self._exchange_names(here, there, caller, attempt)
             return

@@ -12,7 +12,7 @@ import trio
 from holdfast.errors import HoldsObjectsError, NoSuchEntryError, ZoneRootBusyError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.name_policy import Name
-from holdfast.fs.namespace.large_directories import LargeDirectories
+from holdfast.fs.namespace.directory_removals import DirectoryRemovals
 from holdfast.fs.remote_view.whiteouts import Left, Whiteouts
 from holdfast.store import RENAME_NOREPLACE, rename_with_flags
 from holdfast.system.file_id import FileStat
@@ -30,7 +30,7 @@ class DirectoryRenames:
         self._directories, self._nodes, self._view = base.directories, base.nodes, base.view
         self._zones, self._names, self._tree, self._marks = parts.zones, parts.names, parts.store.tree, parts.index.marks
         self._whiteouts = whiteouts
-        self._large = LargeDirectories(parts.store.freeing)
+        self._removals = DirectoryRemovals(base)
 
     async def rename(self, old: Name, new: Name, flags: int) -> None:
         """Move the directory ``old`` to ``new``. Raises ``HoldsObjectsError``."""
@@ -51,11 +51,11 @@ class DirectoryRenames:
         target_fd = self._directories.writable_descriptor(new.directory)
         victim = self._directories.stat(new.directory, new.name)
         if victim is not None:
-            self._directories.begin_removal(victim.st_ino)
+            self._removals.begin(victim.st_ino)
         await self._move(old, new, target_fd, flags & RENAME_NOREPLACE, None if moved.zone.sends else victim)
         if victim is not None:
             self._marks.let_go(victim.st_ino)
-            self._directories.removed(new.directory, new.name, victim.st_ino)
+            self._removals.removed(new.directory, new.name, victim.st_ino)
         node = self._nodes.local(old.directory, old.name, stat.st_ino, stat.st_mode)
         self._nodes.drop_name(node, old.directory, old.name)
         self._nodes.add_name(node, new.directory, new.name)
@@ -75,7 +75,7 @@ class DirectoryRenames:
             if victim is None:
                 step()
             else:
-                await self._large.removed_by(step, fds[1], new.name, victim)
+                await self._removals.removed_by(step, fds[1], new.name, victim)
         finally:
             for fd in fds:
                 os.close(fd)

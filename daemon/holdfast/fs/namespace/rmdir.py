@@ -12,7 +12,7 @@ from holdfast.errors import NoSuchEntryError, ZoneNotPermittedError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.replay import FIRST, Attempt
-from holdfast.fs.namespace.large_directories import LargeDirectories
+from holdfast.fs.namespace.directory_removals import DirectoryRemovals
 from holdfast.fs.remote_view.views import Views
 from holdfast.fs.remote_view.whiteouts import Left
 from holdfast.system.file_id import FileStat
@@ -27,7 +27,7 @@ class Rmdir:
         self._directories, self._nodes, self._ttl, self._view = base.directories, base.nodes, base.ttl, base.view
         self._zones, self._tree, self._marks = parts.zones, parts.store.tree, parts.index.marks
         self._whiteouts, self._hints = views.whiteouts, views.hints
-        self._large = LargeDirectories(parts.store.freeing)
+        self._removals = DirectoryRemovals(base)
 
     async def rmdir(self, parent: Node, name: bytes, attempt: Attempt = FIRST) -> None:
         """rmdir(2). A directory of a store's zone is empty if a LIST within the metadata TTL shows no objects.
@@ -44,9 +44,9 @@ class Rmdir:
         if stat is not None:
             if self._tree.held:
                 self._tree.held.check_moved(child.path)
-            self._directories.begin_removal(stat.st_ino)
+            self._removals.begin(stat.st_ino)
             await self._remove(parent, name, stat)
-            self._directories.removed(parent, name, stat.st_ino)
+            self._removals.removed(parent, name, stat.st_ino)
         elif (not place.zone.is_store or self._nodes.drop_path(child.path) is None) and not attempt.resent:
             raise NoSuchEntryError(f"there is no {os.fsdecode(name)}")
         elif place.zone.is_store:
@@ -57,7 +57,7 @@ class Rmdir:
     async def _remove(self, parent: Node, name: bytes, stat: FileStat) -> None:
         fd = os.dup(self._directories.descriptor(parent))
         try:
-            await self._large.removed_by(partial(self._tree.remove_directory, fd, name), fd, name, stat)
+            await self._removals.removed_by(partial(self._tree.remove_directory, fd, name), fd, name, stat)
         finally:
             os.close(fd)
 

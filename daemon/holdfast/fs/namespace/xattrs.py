@@ -22,7 +22,12 @@ class ExtendedAttributes:
     """Carries out getxattr(2) and its kin. An entry that exists only in the store has no attributes until one is set."""
 
     def __init__(self, base: Foundation, local_files: LocalFiles) -> None:
-        self._directories, self._updates, self._hot = base.directories, base.updates, base.hot
+        self._directories, self._admission, self._updates, self._hot = (
+            base.directories,
+            base.admission,
+            base.updates,
+            base.hot,
+        )
         self._records, self._ordinary_user = base.parts.session.records, base.ordinary_user
         self._local_files = local_files
 
@@ -49,7 +54,7 @@ class ExtendedAttributes:
 
     async def set(self, node: Node, name: bytes, value: bytes, attempt: Attempt = FIRST) -> None:
         """Set an attribute, creating or replacing it. Raises ``QuotaExceededError``: attributes take blocks too."""
-        self._directories.check_may_grow(node)
+        self._admission.check_may_grow(node)
         file, follow = await self._file_to_change(node, name)
         before = file_stat(file, follow_symlinks=follow)
         if os.fsdecode(name) not in os.listxattr(file, follow_symlinks=follow):

@@ -1,4 +1,4 @@
-"""Removal of directories that are large, or were: a directory stays as large as it ever was.
+"""Removal of directories, some of which are large, or were: a directory stays as large as it ever was.
 
 The file system goes through all blocks of a directory to see that it is empty, and frees them with the last descriptor. For
 one that had 60,000 names of 255 bytes this takes seconds. So both happen in threads, and the caller waits only for the
@@ -11,21 +11,41 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 import trio
 
-from holdfast.store import DIRECTORY, Freeing
+from holdfast.fs.foundation import Foundation
+from holdfast.fs.inodes.node import Node
+from holdfast.store import DIRECTORY
+from holdfast.system.file_id import FileId
 
 _LARGE_BYTES = 1 << 18
 """The size below which a removal takes less than a millisecond."""
 
 
-@dataclass(eq=False)
-class LargeDirectories:
-    """Carries out steps that remove directories."""
+class DirectoryRemovals:
+    """Carries out steps that remove directories, by rmdir or by a rename over one, and what goes with them."""
 
-    _freeing: Freeing
+    def __init__(self, base: Foundation) -> None:
+        self._directories, self._nodes, self._unlinks = base.directories, base.nodes, base.unlinks
+        self._freeing = base.parts.store.freeing
+
+    def begin(self, inode: FileId) -> None:
+        """Note that a request is about to remove the directory ``inode`` from the tree; call ``removed`` when it is gone."""
+        self._unlinks.begin(inode, is_last=True)
+        self._nodes.recall(inode)
+
+    def removed(self, parent: Node, name: bytes, inode: FileId) -> None:
+        """Update the nodes after the directory ``inode``, which had this name, was removed from the tree."""
+        node = self._nodes.of_backing(inode)
+        if node is None:
+            self._unlinks.gone.add(inode)
+            return
+        self._directories.forget(node)
+        self._nodes.drop_name(node, parent, name)
+        self._nodes.unbind(node)
+        if node.lookups:
+            self._nodes.keep_nameless(node)
 
     async def removed_by(self, step: Callable[[], None], directory_fd: int, name: bytes, stat: os.stat_result) -> None:
         """Carry out ``step``, which removes the directory ``name``, in a thread if that is large. Raises as ``step`` does.
