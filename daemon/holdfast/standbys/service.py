@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 
 import trio
@@ -59,31 +59,34 @@ class Figures:
     uncovered: int = 0
 
 
-@dataclass(slots=True)
 class StoreStandbys:
     """The standby copies of one store. ``settings`` are those in force; ``is_draining`` says whether this node is to go."""
 
-    catching_up: CatchingUp
-    gathering: Gathering
-    publishing: Publishing
-    settings: Callable[[], ZoneSection]
-    is_draining: Callable[[], bool]
-    _duties: Duties = field(default_factory=Duties, init=False)
-    _progress: dict[Partition, Progress] = field(default_factory=dict, init=False)
-    _commits: Commits = field(init=False)
-    _wishes: Wishes = field(init=False)
-    _neighbourhood: Neighbourhood | None = field(default=None, init=False)
-    _looks: Looks = field(default_factory=Looks, init=False)
-    _departures: Departures = field(default_factory=Departures, init=False)
-    _copies: int = field(default=0, init=False)
-    """The neighbourhood, and the number of copies, that the duties are for."""
-    _soon: int = field(default=0, init=False)
-    """The number of looks that follow sooner."""
-    _problem: str = field(default="", init=False)
-
-    def __post_init__(self) -> None:
-        self._commits = Commits(self.catching_up)
-        self._wishes = Wishes(self.catching_up)
+    def __init__(
+        self,
+        catching_up: CatchingUp,
+        gathering: Gathering,
+        publishing: Publishing,
+        settings: Callable[[], ZoneSection],
+        is_draining: Callable[[], bool],
+    ) -> None:
+        self.catching_up = catching_up
+        self.gathering = gathering
+        self.publishing = publishing
+        self.settings = settings
+        self.is_draining = is_draining
+        self._duties = Duties()
+        self._progress: dict[Partition, Progress] = {}
+        self._commits = Commits(catching_up)
+        self._wishes = Wishes(catching_up)
+        self._looks = Looks()
+        self._departures = Departures()
+        self._neighbourhood: Neighbourhood | None = None
+        self._copies = 0
+        """The neighbourhood, and the number of copies, that the duties are for."""
+        self._soon = 0
+        """The number of looks that follow sooner."""
+        self._problem = ""
 
     @property
     def figures(self) -> Figures:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat as stat_module
-from typing import Protocol
+from dataclasses import dataclass, field
 
 from holdfast.fs.inodes.node import Node
 from holdfast.store import stamp_of
@@ -15,64 +15,44 @@ _DISK_BLOCK_BYTES = 4096
 _STORE_DIRECTORY_BYTES = 4096  # and in kernel/native/native_replies.c
 
 
-class Stat(Protocol):
-    """The fields that ``FileStat`` and ``RemoteStat`` share."""
-
-    @property
-    def st_ino(self) -> int: ...
-    @property
-    def st_mode(self) -> int: ...
-    @property
-    def st_nlink(self) -> int: ...
-    @property
-    def st_uid(self) -> int: ...
-    @property
-    def st_gid(self) -> int: ...
-    @property
-    def st_size(self) -> int: ...
-    @property
-    def st_blksize(self) -> int: ...
-    @property
-    def st_blocks(self) -> int: ...
-    @property
-    def st_rdev(self) -> int: ...
-    @property
-    def st_atime_ns(self) -> int: ...
-    @property
-    def st_mtime_ns(self) -> int: ...
-    @property
-    def st_ctime_ns(self) -> int: ...
-
-
+@dataclass(eq=False, slots=True)
 class RemoteStat:
-    """Attributes of an entry that exists only in the store, or is shown as one. All times are ``time_ns``."""
+    """Attributes of an entry that exists only in the store, or is shown as one. All times are the mtime."""
 
-    __slots__ = (
-        "st_atime_ns",
-        "st_blksize",
-        "st_blocks",
-        "st_ctime_ns",
-        "st_gid",
-        "st_ino",
-        "st_mode",
-        "st_mtime_ns",
-        "st_nlink",
-        "st_rdev",
-        "st_size",
-        "st_uid",
-    )
+    st_ino: int
+    st_mode: int
+    st_uid: int
+    st_gid: int
+    st_size: int
+    st_mtime_ns: int
+    st_nlink: int = 1
+    st_rdev: int = 0
+    st_blksize: int = 4096
+    st_blocks: int = field(init=False)
+    st_atime_ns: int = field(init=False)
+    st_ctime_ns: int = field(init=False)
 
-    def __init__(self, inode: int, mode: int, uid: int, gid: int, size_bytes: int, time_ns: int) -> None:
-        self.st_ino = inode
-        self.st_mode = mode
-        self.st_nlink = 1
-        self.st_uid = uid
-        self.st_gid = gid
-        self.st_rdev = 0
-        self.st_size = size_bytes
-        self.st_blksize = 4096
-        self.st_blocks = -(-size_bytes // _DISK_BLOCK_BYTES) * (_DISK_BLOCK_BYTES // _BLOCK_BYTES)
-        self.st_atime_ns = self.st_mtime_ns = self.st_ctime_ns = time_ns
+    def __post_init__(self) -> None:
+        self.st_blocks = -(-self.st_size // _DISK_BLOCK_BYTES) * (_DISK_BLOCK_BYTES // _BLOCK_BYTES)
+        self.st_atime_ns = self.st_ctime_ns = self.st_mtime_ns
+
+
+class NamelessStat:
+    """Attributes of an open file that has lost its last name. Its link in ``orphans/`` is not counted."""
+
+    __slots__ = ("_stat",)
+
+    st_nlink = 0
+
+    def __init__(self, stat: FileStat) -> None:
+        self._stat = stat
+
+    def __getattr__(self, name: str) -> int:
+        return int(getattr(self._stat, name))
+
+
+Stat = FileStat | RemoteStat | NamelessStat
+"""The attributes of an entry, by the names that ``os.stat_result`` has for them."""
 
 
 def of_object(node: Node, known: KnownObject, ownership: Ownership, above: Stat) -> RemoteStat:
@@ -111,17 +91,3 @@ def of_file(node: Node, stat: FileStat) -> Stat:
     shown = RemoteStat(stat.st_ino, stat.st_mode, stat.st_uid, stat.st_gid, stat.st_size, opened.mtime_shown_ns)
     shown.st_nlink, shown.st_blocks, shown.st_atime_ns = stat.st_nlink, stat.st_blocks, stat.st_atime_ns
     return shown
-
-
-class NamelessStat:
-    """Attributes of an open file that has lost its last name. Its link in ``orphans/`` is not counted."""
-
-    __slots__ = ("_stat",)
-
-    st_nlink = 0
-
-    def __init__(self, stat: FileStat) -> None:
-        self._stat = stat
-
-    def __getattr__(self, name: str) -> int:
-        return int(getattr(self._stat, name))
