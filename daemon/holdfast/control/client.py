@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import grp
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
@@ -18,6 +18,8 @@ from holdfast.control.unix_http import ERRORS, UnixHttp, lines_of
 from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError, SocketForbiddenError
 
 _T = TypeVar("_T")
+_Query = Mapping[str, str | int | None]
+"""The parameters of a request; None is left out."""
 _PAGE = 1000  # entries: as many as the daemon gives at once
 ANSWER_SECONDS = 150.0
 """The time that a client waits for an answer: a cache miss may wait for the store until its deadline."""
@@ -72,9 +74,9 @@ class ControlClient:
 
     def workdirs(self) -> list[messages.WorkdirInfo]:
         """Return all working directories, or those of this user if the socket is ``status.sock``. Asks page by page."""
-        found = page = self._get("/v1/workdirs", list[messages.WorkdirInfo], limit=str(_PAGE))
+        found = page = self._get("/v1/workdirs", list[messages.WorkdirInfo], limit=_PAGE)
         while len(page) >= _PAGE:
-            page = self._get("/v1/workdirs", list[messages.WorkdirInfo], after=page[-1].path, limit=str(_PAGE))
+            page = self._get("/v1/workdirs", list[messages.WorkdirInfo], after=page[-1].path, limit=_PAGE)
             found = found + page
         return found
 
@@ -118,7 +120,7 @@ class ControlClient:
 
     def history(self, since: int = 0) -> list[messages.Sample]:
         """Return the samples of the last day after ``since`` (seconds since the epoch), oldest first, and one of now."""
-        return self._get("/v1/history", list[messages.Sample], since=str(since))
+        return self._get("/v1/history", list[messages.Sample], since=since)
 
     def transfers(self) -> list[messages.TransferInfo]:
         """Return the transfers under way, oldest first, up to 200 each way."""
@@ -130,21 +132,20 @@ class ControlClient:
 
     def events(self, since: int = 0) -> list[messages.EventInfo]:
         """Return the events after number ``since``. Asks page by page."""
-        found = page = self._get("/v1/events", list[messages.EventInfo], since=str(since), limit=str(_PAGE))
+        found = page = self._get("/v1/events", list[messages.EventInfo], since=since, limit=_PAGE)
         while len(page) >= _PAGE:
-            page = self._get("/v1/events", list[messages.EventInfo], since=str(page[-1].number), limit=str(_PAGE))
+            page = self._get("/v1/events", list[messages.EventInfo], since=page[-1].number, limit=_PAGE)
             found = found + page
         return found
 
     def follow_events(self, since: int = 0) -> Iterator[messages.EventInfo]:
         """Yield the events after number ``since`` as they come, without end."""
-        query = {"since": str(since)}
-        return self._lines("/v1/events", messages.EventInfo, params=query, accept="text/event-stream", prefix=b"data: ")
+        query = {"since": since}
+        return self._lines("/v1/events", messages.EventInfo, query, accept="text/event-stream", prefix=b"data: ")
 
     def metrics(self) -> str:
         """Return the metrics, in Prometheus's text format (``docs/metrics.md``)."""
-        with self._asking():
-            status, content = self._http.ask("GET", "/metrics", None, self._timeout_seconds)
+        status, content = self._ask("GET", "/metrics")
         return content.decode() if status == HTTPStatus.OK else _decoded(status, content, str)
 
     def watch_operations(self, path: str | None = None, min_microseconds: int = 0) -> Iterator[messages.OperationsInfo]:
@@ -153,8 +154,8 @@ class ControlClient:
         Yields only those about ``path`` or what is below it, if given, and only those that took so long. To watch costs the
         daemon processor time for each request; it stops when the iterator is closed.
         """
-        query = {"min_microseconds": str(min_microseconds), **({} if path is None else {"path": path})}
-        return self._lines("/v1/operations", messages.OperationsInfo, params=query, accept="application/x-ndjson")
+        query = {"min_microseconds": min_microseconds, "path": path}
+        return self._lines("/v1/operations", messages.OperationsInfo, query, accept="application/x-ndjson")
 
     def report_batch(self, report: messages.BatchReport) -> None:
         """Tell the daemon of a batch of a streaming query."""
@@ -162,9 +163,7 @@ class ControlClient:
 
     def batches(self, query: str | None = None, since: int = 0) -> list[messages.BatchInfo]:
         """Return the batches that were reported after number ``since``, oldest first; of ``query`` only, if given."""
-        if query is None:
-            return self._get("/v1/spark/batches", list[messages.BatchInfo], since=str(since))
-        return self._get("/v1/spark/batches", list[messages.BatchInfo], since=str(since), query=query)
+        return self._get("/v1/spark/batches", list[messages.BatchInfo], since=since, query=query)
 
     def verify(self, path: str | None) -> Iterator[messages.Progress]:
         """Verify at or below ``path``; yield progress."""
@@ -222,8 +221,7 @@ class ControlClient:
 
     def holdings(self, path: str | None = None, *, all_nodes: bool = False) -> messages.HoldingsReply:
         """Return which state this node holds, or with ``all_nodes`` each node, of the queries at or below ``path``."""
-        query = {"all_nodes": str(int(all_nodes)), **({"path": path} if path is not None else {})}
-        return self._get("/v1/holdings", messages.HoldingsReply, patient=False, **query)
+        return self._get("/v1/holdings", messages.HoldingsReply, all_nodes=int(all_nodes), path=path)
 
     def clone(self, request: messages.CloneRequest) -> Iterator[messages.CloneProgress]:
         """Copy a query's checkpoint; yield progress."""
@@ -243,15 +241,11 @@ class ControlClient:
 
     def plan(self, plan_id: str, items: int | None = None) -> messages.PlanInfo:
         """Return a plan, with all of its entries or the first ``items``."""
-        if items is None:
-            return self._get("/v1/checkpoints/plan", messages.PlanInfo, id=plan_id)
-        return self._get("/v1/checkpoints/plan", messages.PlanInfo, id=plan_id, items=str(items))
+        return self._get("/v1/checkpoints/plan", messages.PlanInfo, id=plan_id, items=items)
 
     def submit(self, plan: bytes) -> messages.PlanInfo:
         """Submit a plan that was made elsewhere (``docs/checkpoints.md``, "The format of a plan"). It gets a new id."""
-        with self._asking():
-            answer = self._http.ask("POST", "/v1/checkpoints/submit", plan, None)
-        return _decoded(*answer, messages.PlanInfo)
+        return _decoded(*self._ask("POST", "/v1/checkpoints/submit", plan, patient=True), messages.PlanInfo)
 
     def execute(self, plan_id: str, *, at_once: bool = False) -> Iterator[messages.SweepProgress]:
         """Execute a plan, or the rest of an interrupted one; yield progress."""
@@ -259,16 +253,24 @@ class ControlClient:
             "/v1/checkpoints/execute", messages.ExecuteRequest(plan=plan_id, at_once=at_once), messages.SweepProgress
         )
 
-    def _get(self, route: str, kind: type[_T], *, patient: bool = False, **query: str) -> _T:
-        with self._asking():
-            answer = self._http.ask("GET", _target(route, query), None, None if patient else self._timeout_seconds)
-        return _decoded(*answer, kind)
+    def _get(self, route: str, kind: type[_T], *, patient: bool = False, **query: str | int | None) -> _T:
+        return _decoded(*self._ask("GET", route, query=query, patient=patient), kind)
 
     def _post(self, route: str, body: messages.Message, kind: type[_T], *, patient: bool = False) -> _T:
+        return _decoded(*self._ask("POST", route, body, patient=patient), kind)
+
+    def _ask(
+        self,
+        method: str,
+        route: str,
+        body: messages.Message | bytes | None = None,
+        query: _Query | None = None,
+        *,
+        patient: bool = False,
+    ) -> tuple[int, bytes]:
         with self._asking():
-            content = msgspec.json.encode(body)
-            answer = self._http.ask("POST", route, content, None if patient else self._timeout_seconds)
-        return _decoded(*answer, kind)
+            content = msgspec.json.encode(body) if isinstance(body, messages.Message) else body
+            return self._http.ask(method, _target(route, query), content, None if patient else self._timeout_seconds)
 
     def _stream(self, route: str, body: messages.Message, kind: type[_T]) -> Iterator[_T]:
         with self._asking():
@@ -279,15 +281,15 @@ class ControlClient:
         self,
         route: str,
         kind: type[_T],
+        query: _Query | None = None,
         *,
         content: bytes | None = None,
-        params: dict[str, str] | None = None,
         accept: str = "*/*",
         prefix: bytes = b"",
     ) -> Iterator[_T]:
         """Yield what is on the lines that begin with ``prefix``. With ``content`` it is a POST."""
         method = "GET" if content is None else "POST"
-        stream = self._http.asking(method, _target(route, params or {}), content, None, {"Accept": accept})
+        stream = self._http.asking(method, _target(route, query), content, None, {"Accept": accept})
         with self._asking(), stream as reply:
             if reply.status != HTTPStatus.OK:
                 _decoded(reply.status, reply.read(), kind)
@@ -327,9 +329,10 @@ class ControlClient:
         )
 
 
-def _target(route: str, query: dict[str, str]) -> str:
+def _target(route: str, query: _Query | None) -> str:
     """Return the target of a request. Raises ``UnicodeEncodeError`` for a name that is not UTF-8."""
-    return f"{route}?{urlencode(query, quote_via=quote)}" if query else route
+    given = {name: value for name, value in (query or {}).items() if value is not None}
+    return f"{route}?{urlencode(given, quote_via=quote)}" if given else route
 
 
 def _pid_namespace() -> int:

@@ -16,11 +16,11 @@ from holdfast.fs.file_io.new_handle import Handle
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.begun_requests import BegunRequests
+from holdfast.fs.fuse.entry_attributes import attributes_of, directory_entry, entry_of
 from holdfast.fs.fuse.error_replies import replies
 from holdfast.fs.fuse.handle_numbers import changes_nothing, handle_of, listing_flags, node_of
 from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.fs.fuse.request_turns import Turns
-from holdfast.fs.inodes.attributes import Stat
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
@@ -72,7 +72,7 @@ class Operations(pyfuse3.Operations):
             found = await find()
         if found is not None:
             self._invalidation.before_attributes(found.node)
-            return _entry(found)
+            return entry_of(found)
         seconds = self._files.lookup.missing_seconds(directory, name)
         if not seconds:
             raise FUSEError(errno.ENOENT)
@@ -94,14 +94,13 @@ class Operations(pyfuse3.Operations):
         async with self._turns.names.of(ctx.uid):
             node, stat, handle = await self._room(parent).with_room(create)
         self._answer(request, handle)
-        return FileInfo(fh=handle_of(node, changes=True)), _entry(Found(node, stat, self._directories.seconds(node)))
+        return FileInfo(fh=handle_of(node, changes=True)), entry_of(Found(node, stat, self._directories.seconds(node)))
 
     @replies
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
         make = partial(self._files.making.directory, parent, name, mode & 0o7777, _caller(ctx), attempt)
-        node, stat = await self._room(parent).with_room_at_once(make)
-        return _entry(self._files.lookup.new(node, stat))
+        return entry_of(self._files.lookup.new(*await self._room(parent).with_room_at_once(make)))
 
     @replies
     async def mknod(self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
@@ -110,14 +109,13 @@ class Operations(pyfuse3.Operations):
         node, stat = await self._room(parent).with_room_at_once(make)
         async with self._turns.commits.of(ctx.uid):
             await self._files.send_new(node)
-        return _entry(self._files.lookup.new(node, stat))
+        return entry_of(self._files.lookup.new(node, stat))
 
     @replies
     async def symlink(self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
         make = partial(self._files.making.symlink, parent, name, target, _caller(ctx), attempt)
-        node, stat = await self._room(parent).with_room_at_once(make)
-        return _entry(self._files.lookup.new(node, stat))
+        return entry_of(self._files.lookup.new(*await self._room(parent).with_room_at_once(make)))
 
     @replies
     async def link(self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext) -> EntryAttributes:
@@ -126,7 +124,7 @@ class Operations(pyfuse3.Operations):
         async with self._turns.names.of(ctx.uid):
             await self._room(directory).keep_spare()
             stat = await link()
-        return _entry(self._files.lookup.new(node, stat))
+        return entry_of(self._files.lookup.new(node, stat))
 
     @replies
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
@@ -169,7 +167,7 @@ class Operations(pyfuse3.Operations):
         async with self._turns.names.of(ctx.uid):
             await learn()
         self._invalidation.before_attributes(node)
-        return _attributes(node, self._files.attrs.get(node), 0.0, self._directories.seconds(node))
+        return attributes_of(node, self._files.attrs.get(node), 0.0, self._directories.seconds(node))
 
     @replies
     async def setattr(
@@ -193,7 +191,7 @@ class Operations(pyfuse3.Operations):
         )
         async with self._turns.names.of(ctx.uid):
             stat = await change()
-        return _attributes(node, stat, 0.0, self._directories.seconds(node))
+        return attributes_of(node, stat, 0.0, self._directories.seconds(node))
 
     @replies
     async def statfs(self, ctx: RequestContext) -> StatvfsData:
@@ -303,11 +301,11 @@ class Operations(pyfuse3.Operations):
         async with self._turns.names.of(self._connection.user()):
             await self._files.listings.prepare(node, start_id)
         for name, inode, _, offset in dots(node, start_id):
-            if not pyfuse3.readdir_reply(token, name, _directory_entry(inode), offset):
+            if not pyfuse3.readdir_reply(token, name, directory_entry(inode), offset):
                 return
         for name, found, offset in self._files.listings.entries(node, start_id):
             if not pyfuse3.readdir_reply(
-                token, name, _attributes(found.node, found.stat, found.seconds, found.seconds), offset
+                token, name, attributes_of(found.node, found.stat, found.seconds, found.seconds), offset
             ):
                 self._nodes.release(found.node)
                 return
@@ -355,35 +353,3 @@ class Operations(pyfuse3.Operations):
 
 def _caller(ctx: RequestContext) -> Caller:
     return Caller(ctx.uid, ctx.gid, ctx.pid)
-
-
-def _entry(found: Found) -> EntryAttributes:
-    """Return the reply for a node, which gives the kernel one more reference."""
-    found.node.lookups += 1
-    return _attributes(found.node, found.stat, found.seconds, found.seconds)
-
-
-def _attributes(node: Node, stat: Stat, entry_seconds: float, attribute_seconds: float) -> EntryAttributes:
-    entry = EntryAttributes()
-    entry.st_ino = node.id
-    entry.entry_timeout = entry_seconds
-    entry.attr_timeout = attribute_seconds
-    entry.st_mode = stat.st_mode
-    entry.st_nlink = stat.st_nlink
-    entry.st_uid = stat.st_uid
-    entry.st_gid = stat.st_gid
-    entry.st_rdev = stat.st_rdev
-    entry.st_size = stat.st_size
-    entry.st_blksize = stat.st_blksize
-    entry.st_blocks = stat.st_blocks
-    entry.st_atime_ns = stat.st_atime_ns
-    entry.st_mtime_ns = stat.st_mtime_ns
-    entry.st_ctime_ns = stat.st_ctime_ns
-    return entry
-
-
-def _directory_entry(inode: int) -> EntryAttributes:
-    entry = EntryAttributes()
-    entry.st_ino = inode
-    entry.st_mode = 0o040755
-    return entry
