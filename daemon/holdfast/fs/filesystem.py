@@ -46,7 +46,6 @@ class FileSystem:
 
     def __init__(self, base: Foundation, tenants: Tenants) -> None:
         self._base = base
-        parts = base.parts
         views = Views(base)
         sending = Sending(base, views)
         self.verifier = Verifier(base)
@@ -83,9 +82,7 @@ class FileSystem:
         self.revalidation = views.revalidation
         self.hints = views.hints
         self.guard = views.guard
-        self.scrubber = Scrubber(
-            self.verifier, parts.index.entries, parts.events, int(parts.config.integrity.scrub_bytes_per_second)
-        )
+        self.scrubber = Scrubber(base, self.verifier)
         self.unsent = sending.unsent
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -37,8 +38,9 @@ def tree(tmp_path: Path) -> Iterator[LookedAt]:
 def test_a_mark_goes_with_the_first_object_and_no_other_object_looks_for_it(
     index: Index, tree: LookedAt, tmp_path: Path
 ) -> None:
-    nothing: Any = None
-    remote_deletes = RemoteDeletes(nothing, nothing, index.marks, tree, nothing)
+    parts = SimpleNamespace(index=index, store=SimpleNamespace(tree=tree))
+    base, versions = cast(Any, SimpleNamespace(view=None, fetcher=None, parts=parts)), cast(Any, None)
+    remote_deletes = RemoteDeletes(base, versions)
     directory = tmp_path / "tree/d/e"
     place = ZonePath(Zone(ZoneKind.STORE, b"d", "d"), b"d/e")
 

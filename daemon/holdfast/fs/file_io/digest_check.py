@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import stat as stat_module
-from dataclasses import dataclass
 
 from holdfast.fs.file_io.backing_file import open_local
-from holdfast.fs.inodes.directories import Directories
-from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.integrity.verifier import Verifier
@@ -16,13 +14,12 @@ from holdfast.system.waits import before_waiting
 from holdfast.zones import ZonePath
 
 
-@dataclass(eq=False)
 class DigestCheck:
     """Checks nodes, where ``Verifier`` checks files. The caller of an async method holds the node's lock."""
 
-    _verifier: Verifier
-    _policy: NamePolicy
-    _directories: Directories
+    def __init__(self, base: Foundation, verifier: Verifier) -> None:
+        self._policy, self._directories = base.policy, base.directories
+        self._verifier = verifier
 
     def is_checked(self, node: Node, opened: OpenFile) -> bool:
         """Say whether a file that has a digest may be served without reading its bytes."""

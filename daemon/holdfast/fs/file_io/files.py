@@ -39,7 +39,7 @@ class Files:
         self.passthrough_writes = self.passthrough.writes
         self.open_limits = OpenLimits(parts.config.limits.open_files_per_user, base.rare_events)
         self.files = OpenFiles(base, views.times, self.passthrough, self.handles, self.open_limits, closed)
-        self.check = DigestCheck(verifier, base.policy, base.directories)
+        self.check = DigestCheck(base, verifier)
         self.committer = Committer(base, sending, self.passthrough_writes, self.check)
         self.handing_out = HandOut(self.files, self.passthrough, self.handles, self.committer, self.open_limits)
         misses = CacheMiss(base, views.revalidation)

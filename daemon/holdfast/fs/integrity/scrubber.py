@@ -12,22 +12,20 @@ from contextlib import aclosing
 import trio
 
 from holdfast.errors import HoldfastError
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.integrity.verifier import Verifier
-from holdfast.index import Entries
-from holdfast.telemetry import EventLog
 
 _SHORTEST_PASS_SECONDS = 3600.0  # do not read again what was read a moment ago
 
 
 class Scrubber:
-    """Scrubs at ``bytes_per_second``; 0 switches it off."""
+    """Scrubs at ``integrity.scrub_bytes_per_second``; 0 switches it off."""
 
-    def __init__(self, verifier: Verifier, entries: Entries, events: EventLog, bytes_per_second: int) -> None:
+    def __init__(self, base: Foundation, verifier: Verifier) -> None:
+        self._entries, self._events = base.parts.index.entries, base.parts.events
         self._verifier = verifier
-        self._entries = entries
-        self._events = events
         self._is_on = trio.Event()
-        self.set_rate(bytes_per_second)
+        self.set_rate(int(base.parts.config.integrity.scrub_bytes_per_second))
 
     def set_rate(self, bytes_per_second: int) -> None:
         """Scrub at another rate from the next file on. 0: a pass that has begun ends with its next file."""

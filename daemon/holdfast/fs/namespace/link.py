@@ -30,12 +30,8 @@ class Linking:
 
     def __init__(self, base: Foundation, views: Views, files: Files, link_upload: LinkUpload) -> None:
         self._directories, self._nodes, self._policy = base.directories, base.nodes, base.policy
-        self._admission, self._updates, self._hot, self._marks = (
-            base.admission,
-            base.updates,
-            base.hot,
-            base.parts.index.marks,
-        )
+        self._admission, self._updates, self._hot = base.admission, base.updates, base.hot
+        self._marks = base.parts.index.marks
         self._guard, self._hints = views.guard, views.hints
         self._local_files, self._check = files.local_files, files.check
         self._link_upload = link_upload

@@ -44,9 +44,7 @@ class Renaming:
         self._guard, self._versions, self._local_files = views.guard, sending.versions, files.local_files
         self._link_upload = link_upload
         self._moves = FileMoves(base, views, sending, files, link_upload)
-        self._completion = RenameCompletion(
-            base.directories, base.nodes, files.files, sending.queue, sending.remote_deletes, files.background
-        )
+        self._completion = RenameCompletion(base, sending, files)
         self._directory_renames = DirectoryRenames(base, views.whiteouts)
         self._exchange = Exchange(base)
         self._replay = RenameReplay(base, sending, self._completion)

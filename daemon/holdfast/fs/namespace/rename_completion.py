@@ -8,34 +8,27 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
 
 import trio
 
 from holdfast.errors import HoldfastError
-from holdfast.fs.file_io.background import Background
-from holdfast.fs.file_io.open_files import OpenFiles
-from holdfast.fs.inodes.directories import Directories
+from holdfast.fs.file_io.files import Files
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.namespace.file_move import FileMove
-from holdfast.fs.writeback.remote_deletes import RemoteDeletes
-from holdfast.fs.writeback.writeback_queue import WritebackQueue
+from holdfast.fs.writeback.sending import Sending
 from holdfast.index import CachedName
 
 _log = logging.getLogger("holdfast.fs")
 
 
-@dataclass(eq=False)
 class RenameCompletion:
     """Completes renames of files: now, late, or for an earlier daemon."""
 
-    _directories: Directories
-    _nodes: NodeTable
-    _files: OpenFiles
-    _queue: WritebackQueue
-    _remote_deletes: RemoteDeletes
-    _background: Background
+    def __init__(self, base: Foundation, sending: Sending, files: Files) -> None:
+        self._directories, self._nodes = base.directories, base.nodes
+        self._queue, self._remote_deletes = sending.queue, sending.remote_deletes
+        self._files, self._background = files.files, files.background
 
     async def sync_file(self, move: FileMove) -> None:
         """Make the bytes of a file durable before it leaves the store."""

@@ -22,12 +22,8 @@ class ExtendedAttributes:
     """Carries out getxattr(2) and its kin. An entry that exists only in the store has no attributes until one is set."""
 
     def __init__(self, base: Foundation, local_files: LocalFiles) -> None:
-        self._directories, self._admission, self._updates, self._hot = (
-            base.directories,
-            base.admission,
-            base.updates,
-            base.hot,
-        )
+        self._directories, self._admission = base.directories, base.admission
+        self._updates, self._hot = base.updates, base.hot
         self._records, self._ordinary_user = base.parts.session.records, base.ordinary_user
         self._local_files = local_files
 

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import stat as stat_module
-from dataclasses import dataclass
 
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.remote_view.object_times import ObjectTimes
-from holdfast.index import INTACT, Entries, Entry, EntryState
-from holdfast.store import Tree, is_copy
+from holdfast.index import INTACT, Entry, EntryState
+from holdfast.store import is_copy
 from holdfast.system.file_id import FileStat
-from holdfast.transfer import CachedCopies, KnownObject
+from holdfast.transfer import KnownObject
 from holdfast.zones import ZoneName
 
 
-@dataclass(eq=False)
 class ObjectCopies:
     """Compares local files with the store's listing, for lookups and listings. ``stat`` is always that of the local file."""
 
-    _entries: Entries
-    _copies: CachedCopies
-    _tree: Tree
-    _times: ObjectTimes
+    def __init__(self, base: Foundation, times: ObjectTimes) -> None:
+        self._entries, self._tree, self._copies = base.parts.index.entries, base.parts.store.tree, base.copies
+        self._times = times
 
     def may_be_old(self, name: ZoneName, stat: FileStat) -> bool:
         """Say whether the store may have a newer version of a local file."""

@@ -10,19 +10,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from itertools import islice
 
 import trio
 
 from holdfast.config import Durability
 from holdfast.errors import NameNotStorableError, RemoteError, RemoteUnavailableError
-from holdfast.fs.inodes.name_policy import NamePolicy
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.remote_view.whiteouts import Whiteouts
-from holdfast.fs.store_view import StoreView
-from holdfast.telemetry import EventLog
 from holdfast.transfer import CachedListing, KnownObject
 from holdfast.zones import ZoneName, ZonePath
 
@@ -33,17 +29,14 @@ _SPARED_SECONDS = 10.0
 """The time for which a store that did not answer is not asked, so that not everybody who walks through a directory waits."""
 
 
-@dataclass(eq=False)
 class Revalidation:
     """Keeps cached names fresh in zones with a store. Raises ``RemoteError`` if a request to the store fails."""
 
-    _view: StoreView
-    _policy: NamePolicy
-    _whiteouts: Whiteouts
-    _ttl: TimeToLive
-    _events: EventLog
-    _spared_until: dict[str | None, float] = field(init=False, default_factory=dict)
-    """The trio times until which directories are shown as they were last seen, by store that did not answer."""
+    def __init__(self, base: Foundation, whiteouts: Whiteouts) -> None:
+        self._view, self._policy, self._ttl, self._events = base.view, base.policy, base.ttl, base.parts.events
+        self._whiteouts = whiteouts
+        self._spared_until: dict[str | None, float] = {}
+        """The trio times until which directories are shown as they were last seen, by store that did not answer."""
 
     def is_outdated(self, place: ZonePath) -> bool:
         """Say whether the store is to be asked for the names in a directory before its times are told.

@@ -18,11 +18,10 @@ class Views:
     """Puts the parts of ``remote_view`` together."""
 
     def __init__(self, base: Foundation) -> None:
-        parts = base.parts
         self.hints = CreateHints(time.monotonic)
-        self.whiteouts = Whiteouts(base.view, parts.index.marks, base.ttl)
-        self.visibility = Visibility(base.view, parts.index.marks, self.whiteouts, parts.zones.top_names)
+        self.whiteouts = Whiteouts(base)
+        self.visibility = Visibility(base, self.whiteouts)
         self.guard = FallbackGuard(base)
         self.times = ObjectTimes(base)
-        self.object_copies = ObjectCopies(parts.index.entries, base.copies, parts.store.tree, self.times)
-        self.revalidation = Revalidation(base.view, base.policy, self.whiteouts, base.ttl, parts.events)
+        self.object_copies = ObjectCopies(base, self.times)
+        self.revalidation = Revalidation(base, self.whiteouts)

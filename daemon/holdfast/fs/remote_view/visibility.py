@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.remote_view.whiteouts import Whiteouts
-from holdfast.fs.store_view import StoreView
-from holdfast.index import NameMarks
 from holdfast.zones import ZoneKind, ZoneName, ZonePath
 
 RESERVED = b".holdfast"
@@ -15,13 +12,12 @@ RESERVED = b".holdfast"
 
 
 class Visibility:
-    """Filters lookups, listings and creations. ``top_names`` are the names in the root of the mount."""
+    """Filters lookups, listings and creations."""
 
-    def __init__(self, view: StoreView, marks: NameMarks, whiteouts: Whiteouts, top_names: Iterable[bytes]) -> None:
-        self._view = view
-        self._marks = marks
+    def __init__(self, base: Foundation, whiteouts: Whiteouts) -> None:
+        self._view, self._marks = base.view, base.parts.index.marks
         self._whiteouts = whiteouts
-        self._top_names = frozenset(top_names)
+        self._top_names = frozenset(base.parts.zones.top_names)
 
     def is_reserved(self, name: ZoneName) -> bool:
         """Say whether a name is Holdfast's own, which users can neither see nor create."""

@@ -7,12 +7,9 @@ there later is visible. The whiteout is removed once a LIST shows such content, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 
-from holdfast.fs.inodes.time_to_live import TimeToLive
-from holdfast.fs.store_view import StoreView
-from holdfast.index import NameMarks
+from holdfast.fs.foundation import Foundation
 from holdfast.zones import ZonePath
 
 
@@ -24,7 +21,6 @@ class Left(Enum):
     CONTENT = auto()
 
 
-@dataclass(eq=False)
 class Whiteouts:
     """Checks directories of stores' zones. Fallback zones are not its concern.
 
@@ -32,9 +28,8 @@ class Whiteouts:
     directories inside a directory are checked as the metadata TTL requires. All methods raise ``RemoteError``.
     """
 
-    _view: StoreView
-    _marks: NameMarks
-    _ttl: TimeToLive
+    def __init__(self, base: Foundation) -> None:
+        self._view, self._marks, self._ttl = base.view, base.parts.index.marks, base.ttl
 
     async def left_of(self, directory: ZonePath, not_before: float, *, retry: bool = True) -> Left:
         """Say what the store has in a directory, without pending deletions and hidden directories."""

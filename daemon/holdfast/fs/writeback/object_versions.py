@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import stat as stat_module
-from dataclasses import dataclass
 
-from holdfast.fs.store_view import StoreView
-from holdfast.index import CachedName, Entries, EntryState
+from holdfast.fs.foundation import Foundation
+from holdfast.index import CachedName, EntryState
 from holdfast.system.file_id import FileStat
 from holdfast.zones import ZoneName
 
@@ -14,12 +13,11 @@ _OWN = "own"
 """An etag that no object has. It stands for any object with this node's signature (``transfer.conditional_delete``)."""
 
 
-@dataclass(eq=False)
 class ObjectVersions:
     """Versions of names in zones over stores. ``stat`` is always that of the local file, or None without one."""
 
-    _view: StoreView
-    _entries: Entries
+    def __init__(self, base: Foundation) -> None:
+        self._view, self._entries = base.view, base.parts.index.entries
 
     def known(self, name: ZoneName, stat: FileStat | None) -> CachedName | None:
         """Return the version that the store has under this name, as far as it is known here; None if unknown."""

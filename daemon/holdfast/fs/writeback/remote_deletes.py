@@ -7,15 +7,13 @@ happen or neither does within this process.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 
-from holdfast.fs.store_view import StoreView
+from holdfast.fs.foundation import Foundation
 from holdfast.fs.writeback.object_versions import ObjectVersions
-from holdfast.index import CachedName, NameMarks
-from holdfast.store import Tree
+from holdfast.index import CachedName
 from holdfast.system.file_id import FileStat
-from holdfast.transfer import Fetcher, KnownObject
+from holdfast.transfer import KnownObject
 from holdfast.zones import LONGEST_KEY_BYTES, ZoneName, ZonePath
 
 _MOST_LET_GO = 4096
@@ -23,18 +21,16 @@ Undo = Callable[[], None]
 """Undoes a remote delete whose name could not be removed. Call it before the next await."""
 
 
-@dataclass(eq=False)
 class RemoteDeletes:
     """Deletes objects by name."""
 
-    _view: StoreView
-    _versions: ObjectVersions
-    _marks: NameMarks
-    _tree: Tree
-    _fetcher: Fetcher
-    _let_go: set[bytes] = field(init=False, default_factory=set)
-    """The paths of directories that were let go since there were ``_holds`` marks: each object asks for all above it."""
-    _holds: int = field(init=False, default=0)
+    def __init__(self, base: Foundation, versions: ObjectVersions) -> None:
+        self._view, self._fetcher = base.view, base.fetcher
+        self._marks, self._tree = base.parts.index.marks, base.parts.store.tree
+        self._versions = versions
+        self._let_go: set[bytes] = set()
+        """The paths of directories that were let go since there were ``_holds`` marks: each object asks for all above it."""
+        self._holds = 0
 
     def delete(self, name: ZoneName, stat: FileStat | None) -> Undo:
         """Schedule the deletion of the object of a name that is about to be removed here; where the store is the fallback,

@@ -15,9 +15,8 @@ class Sending:
     """Puts the parts of ``writeback`` together."""
 
     def __init__(self, base: Foundation, views: Views) -> None:
-        index, tree = base.parts.index, base.parts.store.tree
-        self.versions = ObjectVersions(base.view, index.entries)
-        self.remote_deletes = RemoteDeletes(base.view, self.versions, index.marks, tree, base.fetcher)
+        self.versions = ObjectVersions(base)
+        self.remote_deletes = RemoteDeletes(base, self.versions)
         self.publisher = Publisher(base, views, self.remote_deletes)
         self.queue = WritebackQueue(base, self.publisher)
         self.unsent = UnsentFiles(base, self.queue)
