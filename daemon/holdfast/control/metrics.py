@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
 
 import trio
 
@@ -18,9 +17,10 @@ from holdfast import __version__
 from holdfast.capacity import Rooms
 from holdfast.control.other_disks import other_disks
 from holdfast.fs.foundation import Foundation
+from holdfast.fs.fuse.session import Session
 from holdfast.fs.writeback.unsent_files import Unsent, UnsentFiles
 from holdfast.standbys import Standbys
-from holdfast.telemetry import Histogram, LoopLag, MetricsPage, metrics
+from holdfast.telemetry import LoopLag, MetricsPage, metrics
 from holdfast.transfer import Remote
 from holdfast.workdirs import Workdirs
 
@@ -34,40 +34,6 @@ _DESCRIPTORS = Path("/proc/self/fd")
 _START_FIELD = 19  # starttime of proc_pid_stat(5), counted from the field after the name
 
 
-class OperationTime(Protocol):
-    """The durations of one kind of request in one zone."""
-
-    @property
-    def operation(self) -> str:
-        """The kind of request."""
-
-    @property
-    def zone(self) -> str:
-        """The directory in the root of the mount."""
-
-    @property
-    def durations(self) -> Histogram:
-        """The durations that were counted."""
-
-
-class RequestFigures(Protocol):
-    """Figures about the kernel's requests (``serving``)."""
-
-    @property
-    def data_mode(self) -> str:
-        """The way data is served: ``passthrough``, or ``daemon-io:`` and the reason."""
-
-    @property
-    def passthrough_possible(self) -> bool:
-        """True if kernel and settings allow passthrough."""
-
-    def operation_times(self) -> Iterable[OperationTime]:
-        """Return how long requests took."""
-
-    def request_turns(self) -> Mapping[str, tuple[int, int]]:
-        """Return by kind of turn how many requests run, and how many wait."""
-
-
 class MetricsReport:
     """Writes the page, and changes nothing."""
 
@@ -76,7 +42,7 @@ class MetricsReport:
         base: Foundation,
         unsent: UnsentFiles,
         workdirs: Workdirs,
-        mount: RequestFigures,
+        session: Session,
         lag: LoopLag,
         standbys: Standbys,
     ) -> None:
@@ -85,7 +51,7 @@ class MetricsReport:
         self._rooms: Rooms = base.rooms
         self._unsent = _Remembered(unsent.totals, Unsent(0, 0, None))
         self._workdirs = workdirs
-        self._mount = mount
+        self._session = session
         self._lag = lag
         self._standbys = standbys
         self._started = _started()
@@ -138,8 +104,8 @@ class MetricsReport:
         page.add(metrics.PROCESS_MAX_FDS, _most_descriptors())
         page.add(metrics.STARTS, self._parts.index.run)
         page.add(metrics.LOOP_LAG, self._lag.histogram())
-        page.add(metrics.PASSTHROUGH, int(self._mount.data_mode == "passthrough"))
-        page.add(metrics.PASSTHROUGH_POSSIBLE, int(self._mount.passthrough_possible))
+        page.add(metrics.PASSTHROUGH, int(self._session.data_mode == "passthrough"))
+        page.add(metrics.PASSTHROUGH_POSSIBLE, int(self._session.passthrough_possible))
         page.add(metrics.DRAINING, int(self._base.drain.is_on))
         for kind, count in sorted(self._parts.events.counts.items()):
             page.add(metrics.EVENTS, count, kind)
@@ -147,13 +113,13 @@ class MetricsReport:
             page.add(metric, getattr(self._parts.counters, field))
 
     def _add_operations(self, page: MetricsPage) -> None:
-        for each in self._mount.operation_times():
+        for each in self._session.observer.times.all():
             page.add(metrics.OPERATIONS, each.durations, each.operation, each.zone)
-        turns = self._mount.request_turns()
-        for kind, (running, _) in turns.items():
-            page.add(metrics.RUNNING, running, kind)
-        for kind, (_, waiting) in turns.items():
-            page.add(metrics.WAITING, waiting, kind)
+        turns = self._session.turns._asdict()
+        for kind, each in turns.items():
+            page.add(metrics.RUNNING, each.running, kind)
+        for kind, each in turns.items():
+            page.add(metrics.WAITING, each.waiting, kind)
         page.add(metrics.KNOWN_NODES, len(self._base.nodes))
 
     def _add_cache(self, page: MetricsPage, quarantined: list[int]) -> None:

@@ -6,7 +6,7 @@ import os
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import trio
@@ -17,35 +17,15 @@ from holdfast.control.messages import PublicStatus, RemoteStatus, Sample, Status
 from holdfast.control.other_disks import other_disks
 from holdfast.control.paths import Paths
 from holdfast.fs.foundation import Foundation
+from holdfast.fs.fuse.served_mount import ServedMount
 from holdfast.fs.writeback.unsent_files import UnsentFiles
-from holdfast.holdings import Health, MountHealth
-from holdfast.mount.covered_directory import Ground
+from holdfast.holdings import Health
 from holdfast.problems import LONG_UNSENT
 from holdfast.system.text import shown
-from holdfast.telemetry import Histogram
 from holdfast.workdirs import Workdir, Workdirs
 
 _MOST_UNSENT_SHOWN = 100
 _LONG_UNSENT_SECONDS = 900.0
-
-
-class MountFacts(MountHealth, Protocol):
-    """Facts about the mount (``serving``)."""
-
-    @property
-    def takeover(self) -> str:
-        """``takeover`` if the mount outlives the daemon, else ``no takeover:`` and the reason."""
-
-    @property
-    def ground(self) -> Ground:
-        """The directory below the mount."""
-
-    @property
-    def requests(self) -> dict[str, int]:
-        """The number of FUSE requests by kind."""
-
-    def durations(self) -> Histogram | None:
-        """Return how long they took, all kinds together; None before the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +36,7 @@ class StatusReport:
     unsent: UnsentFiles
     paths: Paths
     workdir_service: Workdirs
-    mount: MountFacts
+    mount: ServedMount
     health: Health
     node: str
     started: float = field(default_factory=time.monotonic)
@@ -69,7 +49,7 @@ class StatusReport:
         return Status(
             **self._for_all(),
             store=str(parts.store.path),
-            kernel_requests=self.mount.requests,
+            kernel_requests=self.mount.session.requests,
             remotes={name: self._remote(name) for name in parts.remotes},
             cached_bytes=parts.index.entries.cached_bytes,
             cached_files=parts.index.entries.count(),
@@ -80,8 +60,8 @@ class StatusReport:
             draining=base.drain.is_on,
             quarantined=len(parts.store.quarantine.files()),
             counters=parts.counters.as_dict(),
-            mountpoint_protection=self.mount.ground.protection,
-            hidden_files=self.mount.ground.hidden,
+            mountpoint_protection=self.mount.session.ground.protection,
+            hidden_files=self.mount.session.ground.hidden,
             other_disks=other_disks(parts.store, base.rooms),
             not_configured=dict(Counter(shown(path.partition(b"/")[0]) for path in homeless)),
             problems=[*self.health.problems(), *await self._long_unsent(unsent)],
@@ -91,7 +71,7 @@ class StatusReport:
         """Return what the counters say now. Cheap."""
         disk = self.base.rooms.first.usage().disk
         counters = self.base.parts.counters
-        durations = self.mount.durations()
+        durations = self.mount.session.observer.times.together()
         return Sample(
             time=time.time(),
             hits=counters.hits,
@@ -132,7 +112,7 @@ class StatusReport:
             "pid": os.getpid(),
             "version": __version__,
             "mountpoint": self.paths.mountpoint,
-            "data_mode": self.mount.data_mode,
+            "data_mode": self.mount.session.data_mode,
             "takeover": self.mount.takeover,
             "uptime_seconds": time.monotonic() - self.started,
             "max_bytes": limits.max_bytes,

@@ -4,7 +4,7 @@ Nothing but speed depends on them. A stale or missing one costs a fetch where a 
 """
 
 from holdfast.holdings.gathering import Gathering, Neighbourhood, Told
-from holdfast.holdings.health import Health, MountHealth
+from holdfast.holdings.health import Health
 from holdfast.holdings.held_stores import HeldStores
 from holdfast.holdings.identity import node_name
 from holdfast.holdings.publishing import Publishing

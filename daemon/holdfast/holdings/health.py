@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from holdfast.capacity import CLEARLY_BELOW
 from holdfast.fs.foundation import Foundation
+from holdfast.fs.fuse.served_mount import ServedMount
 from holdfast.holdings.report import LONGEST_PROBLEM, MOST_PROBLEMS, NodeHealth
 from holdfast.problems import DRAINING, STORE
 
@@ -20,28 +20,12 @@ _ABSENT = "what was there fails with EIO until it is mounted and the daemon rest
 _NOT_USED = "its working directories are gone, and none are made there until it is mended and the daemon restarted"
 
 
-class MountHealth(Protocol):
-    """Facts about the mount (``serving``)."""
-
-    @property
-    def data_mode(self) -> str:
-        """The way data is served: ``passthrough``, or ``daemon-io:`` and the reason."""
-
-    @property
-    def passthrough_possible(self) -> bool:
-        """True if kernel and settings allow passthrough."""
-
-    @property
-    def keeper_problem(self) -> str:
-        """Why the keeper that is configured does not hold the mount; empty if it does, or none is."""
-
-
 @dataclass(frozen=True, slots=True)
 class Health:
     """The health of this node. It answers from memory, so it may be asked at any rate."""
 
     base: Foundation
-    mount: MountHealth
+    mount: ServedMount
     version: str
 
     def problems(self, is_shown: Callable[[str], bool] = lambda _: True) -> list[str]:
@@ -78,8 +62,8 @@ class Health:
                 found.append(f"{name} is full, and evicting makes no more room")
             if disk.free_files < CLEARLY_BELOW * reserve.files:
                 found.append(f"{name} has hardly any inodes left, and evicting frees no more of them")
-        if self.mount.passthrough_possible and self.mount.data_mode != "passthrough":
-            found.append(f"no passthrough, so state stores are slow ({self.mount.data_mode})")
+        if self.mount.session.passthrough_possible and self.mount.session.data_mode != "passthrough":
+            found.append(f"no passthrough, so state stores are slow ({self.mount.session.data_mode})")
         if self.mount.keeper_problem:
             found.append(f"the mount ends with this daemon's pod: {self.mount.keeper_problem}")
         if self.base.drain.is_on:
@@ -95,7 +79,7 @@ class Health:
         usage = self.base.rooms.first.usage()
         return NodeHealth(
             version=self.version,
-            data_mode=self.mount.data_mode.partition(":")[0],
+            data_mode=self.mount.session.data_mode.partition(":")[0],
             cached_bytes=max(0, self.base.parts.index.entries.cached_bytes),
             free_bytes=max(0, usage.disk.free_bytes),
             problems=[problem[:LONGEST_PROBLEM] for problem in self.problems(lambda name: name == zone)[:MOST_PROBLEMS]],

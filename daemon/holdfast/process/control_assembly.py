@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
 
 from holdfast.control.acquiring import WorkdirRoutes
 from holdfast.control.actions import ActionRoutes
@@ -12,17 +11,17 @@ from holdfast.control.browsing import BrowsingRoutes, Inspector
 from holdfast.control.cache_usage import CacheSurvey
 from holdfast.control.daemon_routes import DaemonRoutes, Reloading, Restartable
 from holdfast.control.holdings import HoldingsRoutes
-from holdfast.control.metrics import MetricsReport, RequestFigures
+from holdfast.control.metrics import MetricsReport
 from holdfast.control.observing import ObservingRoutes
 from holdfast.control.paths import Paths
 from holdfast.control.restoring import CopyRights, RestoreRoutes
 from holdfast.control.server import ControlServer
-from holdfast.control.status import MountFacts, StatusReport
+from holdfast.control.status import StatusReport
 from holdfast.control.surveys import History, SurveyRoutes
 from holdfast.control.sweeping import SweepRoutes
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.fuse.session import Session
+from holdfast.fs.fuse.served_mount import ServedMount
 from holdfast.holdings import Gathering, Health, node_name
 from holdfast.maintenance import Upkeep
 from holdfast.standbys import Standbys
@@ -31,29 +30,25 @@ from holdfast.ui.page import page_routes
 from holdfast.workdirs import Workdirs
 
 
-class Daemon(MountFacts, RequestFigures, Restartable, Protocol):
-    """The daemon that serves the mount."""
-
-
 def control_server(
     base: Foundation,
     files: FileSystem,
     workdirs: Workdirs,
-    session: Session,
+    mount: ServedMount,
     upkeep: Upkeep,
     gathering: Gathering,
     standbys: Standbys,
     lag: LoopLag,
     health: Health,
-    daemon: Daemon,
+    daemon: Restartable,
     reload: Reloading,
 ) -> ControlServer:
     """Return the server; nothing runs yet."""
-    parts = base.parts
+    parts, session = base.parts, mount.session
     paths = Paths(base.nodes, files, session.mountpoint)
-    report = StatusReport(base, files.unsent, paths, workdirs, daemon, health, node_name(parts.config.holdings))
+    report = StatusReport(base, files.unsent, paths, workdirs, mount, health, node_name(parts.config.holdings))
     inspector = Inspector(base, files.listings, paths, session.observer.slow)
-    metrics = MetricsReport(base, files.unsent, workdirs, daemon, lag, standbys)
+    metrics = MetricsReport(base, files.unsent, workdirs, session, lag, standbys)
     cache = CacheSurvey(parts.index.entries, paths, time.monotonic)
     observing = ObservingRoutes(metrics, session.observer.feed, report, paths, parts.config.control.group)
     rights = CopyRights(base.rights, parts.store.tree, parts.zones)

@@ -12,8 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
 import trio
@@ -25,22 +24,19 @@ from holdfast.control.server import ControlServer
 from holdfast.errors import NotRestartableError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.fuse.operation_times import OperationTime
-from holdfast.fs.fuse.session import Session
+from holdfast.fs.fuse.served_mount import ServedMount
 from holdfast.fs.takeover.reopening import Takeover
 from holdfast.holdings import Gathering, Health, HeldStores, Publishing
 from holdfast.index import Index
 from holdfast.maintenance import Upkeep, drop_copies_of_moved_stores
 from holdfast.maintenance.disk_watch import watch_disks
-from holdfast.mount.covered_directory import Ground
 from holdfast.process.control_assembly import control_server
 from holdfast.process.reload import Reload
 from holdfast.process.standby_assembly import standbys
-from holdfast.session.handover import Handover
 from holdfast.standbys import Standbys
 from holdfast.supervision import restart_check
 from holdfast.supervision.watchdog import Watchdog
-from holdfast.telemetry import EventLog, Histogram, LoopLag
+from holdfast.telemetry import EventLog, LoopLag
 from holdfast.telemetry.wakeups import sleep_within
 from holdfast.ui.tcp import PageListener
 from holdfast.workdirs import UsageWalks, Workdirs
@@ -52,76 +48,34 @@ _LONGEST_STOP_SECONDS = 135.0
 """The time that requests under way have when the daemon is stopped: less than the unit's ``TimeoutStopSec``."""
 
 
-@dataclass
 class Serving:
-    """Serves ``session``, a mount that is taken over if ``is_inherited``. Calls ``ready`` once the mount answers."""
+    """Serves ``mount``, which is taken over if ``is_inherited``. Calls ``ready`` once it answers."""
 
-    base: Foundation
-    files: FileSystem
-    workdirs: Workdirs
-    session: Session
-    handover: Handover
-    ready: Callable[[], None]
-    reload: Reload
-    watchdog: Watchdog
-    is_inherited: bool
-    wants_restart: bool = field(default=False, init=False)
-    _is_leaving: bool = field(default=False, init=False)
-    _foreground: trio.Nursery | None = field(default=None, init=False)
-    _lag: LoopLag = field(default_factory=LoopLag, init=False)
-
-    def __post_init__(self) -> None:
-        self._can_be_left = self.is_inherited
-        self._health = Health(self.base, self, __version__)
-
-    @property
-    def mount_outlives(self) -> bool:
-        """True if the mount outlives this daemon: it can be taken over, and somebody holds its descriptor until then."""
-        return self.session.device is not None and self.handover.is_held
-
-    @property
-    def takeover(self) -> str:
-        """``takeover`` if the mount outlives this daemon, else ``no takeover:`` and the reason."""
-        if self.session.device is not None and not self.handover.is_held:
-            return f"no takeover: {self.handover.why_not_held}"
-        return self.session.takeover
-
-    @property
-    def data_mode(self) -> str:
-        """The way data is read and written: ``passthrough``, or ``daemon-io:`` and the reason."""
-        return self.session.data_mode
-
-    @property
-    def passthrough_possible(self) -> bool:
-        """True if kernel and settings allow passthrough."""
-        return self.session.passthrough_possible
-
-    @property
-    def keeper_problem(self) -> str:
-        """The reason why the keeper that is configured does not hold the mount; empty if it does, or none is."""
-        return self.handover.keeper.problem if self.handover.keeper is not None else ""
-
-    @property
-    def ground(self) -> Ground:
-        """The directory below the mount."""
-        return self.session.ground
-
-    @property
-    def requests(self) -> dict[str, int]:
-        """The number of FUSE requests of each kind."""
-        return self.session.requests
-
-    def operation_times(self) -> Iterator[OperationTime]:
-        """Return how long requests took, by kind and zone."""
-        return self.session.observer.times.all()
-
-    def durations(self) -> Histogram | None:
-        """Return how long requests took, all together; None before the first."""
-        return self.session.observer.times.together()
-
-    def request_turns(self) -> dict[str, tuple[int, int]]:
-        """Return by kind of turn how many requests of users run, and how many wait."""
-        return {kind: (turns.running, turns.waiting) for kind, turns in self.session.turns._asdict().items()}
+    def __init__(
+        self,
+        base: Foundation,
+        files: FileSystem,
+        workdirs: Workdirs,
+        mount: ServedMount,
+        ready: Callable[[], None],
+        reload: Reload,
+        watchdog: Watchdog,
+        *,
+        is_inherited: bool,
+    ) -> None:
+        self.base = base
+        self.files = files
+        self.workdirs = workdirs
+        self.mount = mount
+        self.session, self.handover = mount.session, mount.handover
+        self.ready = ready
+        self.reload = reload
+        self.watchdog = watchdog
+        self.is_inherited = self._can_be_left = is_inherited
+        self.wants_restart = self._is_leaving = False
+        self._foreground: trio.Nursery | None = None
+        self._lag = LoopLag()
+        self._health = Health(base, mount, __version__)
 
     async def check_restart(self) -> None:
         """Check that another daemon could take the mount over.
@@ -129,8 +83,8 @@ class Serving:
         Raises ``NotRestartableError`` if the mount would end with this daemon, ``ConfigurationError`` if the next one would
         not start.
         """
-        if not self.mount_outlives:
-            raise NotRestartableError(f"the mount can't outlive the daemon ({self.takeover})")
+        if not self.mount.outlives:
+            raise NotRestartableError(f"the mount can't outlive the daemon ({self.mount.takeover})")
         await trio.to_thread.run_sync(restart_check.check, sys.orig_argv)
 
     def restart(self) -> None:
@@ -220,7 +174,7 @@ class Serving:
             self.base,
             self.files,
             self.workdirs,
-            self.session,
+            self.mount,
             upkeep,
             gathering,
             standby_copies,
@@ -245,7 +199,7 @@ class Serving:
                 name = signal.Signals(number).name
                 if number == signal.SIGHUP:
                     self._foreground.start_soon(self.reload.on_signal)
-                elif self.mount_outlives and await trio.to_thread.run_sync(self._is_left_on_stop):
+                elif self.mount.outlives and await trio.to_thread.run_sync(self._is_left_on_stop):
                     _log.info("leaving the mount to the next daemon on %s", name)
                     self._leave()
                 else:

@@ -20,6 +20,7 @@ from holdfast.errors import StoreUnsuitableError, TakeoverError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.kernel_notifications import KernelNotifier
+from holdfast.fs.fuse.served_mount import ServedMount
 from holdfast.fs.fuse.session import Session
 from holdfast.index import Index
 from holdfast.mount import covered_directory, mountpoint
@@ -152,9 +153,8 @@ async def _run(
             follow_log_level(session.observer.feed)
             reload = Reload(read_again, base, files, workdirs, session.observer.feed)
             watched = Watchdog(handover.manager, path, tables.hang)
-            serving = Serving(
-                base, files, workdirs, session, handover, answers, reload, watched, is_inherited=inheritance is not None
-            )
+            mount = ServedMount(session, handover)
+            serving = Serving(base, files, workdirs, mount, answers, reload, watched, is_inherited=inheritance is not None)
             await serving.run()
             return serving.wants_restart
 
