@@ -38,85 +38,36 @@ NO_MOUNT = (0, -1, 0, "", 0, 0, 0)
 
 
 class NativeModule(Protocol):
-    """The functions of the C module. ``Connection``, which uses all but ``attributes`` and ``entry``, documents them."""
+    """The functions of the C module. ``Connection`` documents them, but for ``attributes`` and ``entry``.
 
-    def configure(self, add: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
-        """Configure the next mount: flags of INIT, where to keep the exchange, and for a takeover the kept one."""
+    These return a ``fuse_attr_out`` and a ``fuse_entry_out`` that the kernel may cache for so long.
+    """
 
-    def session(self) -> tuple[int, int, int, str, int, int, int]:
-        """Return state, descriptor, error, libfuse's version, flags offered, flags agreed, error of keeping the exchange."""
-
-    def end(self) -> None:
-        """Stop replying: the mount's descriptor is about to be closed."""
-
-    def request(self) -> int:
-        """Return the unique number of the request read last."""
-
-    def drops(self) -> bool:
-        """Say whether that request removes set-id bits and capabilities."""
-
-    def user(self) -> int:
-        """Return the user id of the caller of that request."""
-
-    def process(self) -> int:
-        """Return the process id of the caller of that request."""
-
-    def count_latencies(self, rows: array[int], zones: int, bounds: array[int], zone: array[int], /) -> None:
-        """Count how long requests take in these arrays."""
-
-    def mark_execution(self, word: memoryview, refused: bytes, function: ImmediateReply, /) -> None:
-        """Mark in ``word`` which request is executed; refuse those with these numbers, and call the function with each."""
-
-    def executing(self, number: int, /) -> None:
-        """Mark the request as executed now; 0: none."""
-
-    def enable_native_replies(self, enabled: bool, /) -> None:
-        """Say whether to answer requests from descriptors."""
-
-    def answer(self, unique: int, backing_id: int, flags: int, /) -> None:
-        """Set backing id and flags in the reply to an OPEN, OPENDIR or CREATE."""
-
-    def answer_directly(self, function: ImmediateReply | None, opcodes: int, /) -> None:
-        """Call ``function`` first for the opcodes whose bits are set; of resent requests, only for listings."""
-
-    def reply(self, unique: int, error: int, body: bytes, /) -> None:
-        """Reply to a request for which the function returned True."""
-
-    def serve(self, events: int, handed_over: int, seconds: float, /) -> bool:
-        """Answer requests while the event loop sleeps."""
-
-    def interrupt(self) -> None:
-        """Make ``serve`` return after the current request."""
-
-    def add_native_reply(self, node: int, fd: int, kind: int, nanoseconds: int, zone: int, /) -> None:
-        """Answer some requests for a file or directory from its descriptor."""
-
-    def register(self, device: int, node: int, fd: int, zone: int, /) -> int:
-        """Register a file for passthrough and answer some requests for ``node`` from ``fd``; return the backing id.
-
-        Raises ``OSError``.
-        """
-
-    def unregister(self, device: int, node: int, backing_id: int, /) -> None:
-        """Stop answering for ``node``, and close the backing id. Raises ``OSError``."""
-
-    def hold_writes(self, held: bool, /) -> None:
-        """Answer no WRITE from a descriptor until this is called again."""
-
-    def remove_native_reply(self, node: int, /) -> None:
-        """Stop answering for ``node``."""
-
-    def entries(self, fd: int, position: int, size: int, others: dict[FileId, int], /) -> bytes | None:
-        """Return entries of a backing directory in the format of READDIR."""
-
-    def attributes(self, node: int, stat: object, seconds: float, /) -> bytes:
-        """Return a ``fuse_attr_out`` for a node with the attributes ``stat``, that the kernel may cache for so long."""
-
-    def entry(self, node: int, stat: object, seconds: float, /) -> bytes:
-        """Return a ``fuse_entry_out`` for a node with the attributes ``stat``, that the kernel may cache for so long."""
-
-    def counts(self) -> tuple[tuple[int, ...], int, int]:
-        """Return the numbers of requests by opcode, of replies and of notifications."""
+    def configure(self, add: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None: ...
+    def session(self) -> tuple[int, int, int, str, int, int, int]: ...
+    def end(self) -> None: ...
+    def request(self) -> int: ...
+    def drops(self) -> bool: ...
+    def user(self) -> int: ...
+    def process(self) -> int: ...
+    def count_latencies(self, rows: array[int], zones: int, bounds: array[int], zone: array[int], /) -> None: ...
+    def mark_execution(self, word: memoryview, refused: bytes, function: ImmediateReply, /) -> None: ...
+    def executing(self, number: int, /) -> None: ...
+    def enable_native_replies(self, enabled: bool, /) -> None: ...
+    def answer(self, unique: int, backing_id: int, flags: int, /) -> None: ...
+    def answer_directly(self, function: ImmediateReply | None, opcodes: int, /) -> None: ...
+    def reply(self, unique: int, error: int, body: bytes, /) -> None: ...
+    def serve(self, events: int, handed_over: int, seconds: float, /) -> bool: ...
+    def interrupt(self) -> None: ...
+    def add_native_reply(self, node: int, fd: int, kind: int, nanoseconds: int, zone: int, /) -> None: ...
+    def register(self, device: int, node: int, fd: int, zone: int, /) -> int: ...
+    def unregister(self, device: int, node: int, backing_id: int, /) -> None: ...
+    def hold_writes(self, held: bool, /) -> None: ...
+    def remove_native_reply(self, node: int, /) -> None: ...
+    def entries(self, fd: int, position: int, size: int, others: dict[FileId, int], /) -> bytes | None: ...
+    def attributes(self, node: int, stat: object, seconds: float, /) -> bytes: ...
+    def entry(self, node: int, stat: object, seconds: float, /) -> bytes: ...
+    def counts(self) -> tuple[tuple[int, ...], int, int]: ...
 
 
 class NoNativeModule:
