@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-import subprocess
 import sys
 import threading
 from collections import Counter, defaultdict, deque
@@ -41,19 +40,10 @@ class Doorkeeper:
     """Accepts the connections of ``listener`` in a process of its own; ``channel`` brings them. Raises ``OSError``."""
 
     def __init__(self, listener: socket.socket) -> None:
-        self.channel, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        from holdfast.system.helper_programs import started
+
+        self.channel, self._process = started(__file__, descriptors=[listener.fileno()])
         self.channel.setblocking(False)
-        with there:
-            descriptors = (listener.fileno(), there.fileno())
-            command = [sys.executable, "-I", "-S", __file__, *map(str, descriptors)]
-            # It ends when the channel is closed. A session of its own: Ctrl-C is for the daemon only.
-            try:
-                self._process = subprocess.Popen(
-                    command, pass_fds=descriptors, stdin=subprocess.DEVNULL, env={}, start_new_session=True
-                )
-            except OSError:
-                self.channel.close()
-                raise
 
     def next(self) -> tuple[bytes, socket.socket | None] | None:
         """Return the next connection with its user's ``credentials``; without it if there is no descriptor left for it.
@@ -273,7 +263,7 @@ def _forked() -> int:
 
 def main() -> None:
     """Run until the daemon ends."""
-    listener, channel = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
+    channel, listener = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
     listener.setblocking(False)
     threading.stack_size(_STACK_BYTES)
     connections = _Connections(channel, _start_closer(listener, channel))

@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 import socket
 import struct
-import subprocess
 import sys
 import threading
 from collections import deque
@@ -117,14 +116,10 @@ class Invalidator:
                 socket.send_fds(self._channel, [message], answer_to)
 
     def _start(self) -> socket.socket:
+        from holdfast.system.helper_programs import started
+
         self.starts += 1
-        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        descriptors = (there.fileno(), self._device)
-        with there:
-            command = [sys.executable, "-I", "-S", __file__, *map(str, descriptors)]
-            # It ends when ``here`` is closed. A session of its own: Ctrl-C is for the daemon only.
-            subprocess.Popen(command, pass_fds=descriptors, stdin=subprocess.DEVNULL, env={}, start_new_session=True)
-        return here
+        return started(__file__, descriptors=[self._device])[0]
 
 
 def notice(parent: int, name: bytes) -> bytes:

@@ -14,8 +14,6 @@ import marshal
 import os
 import select
 import socket
-import subprocess
-import sys
 import threading
 from array import array
 from collections import deque
@@ -24,6 +22,7 @@ from contextlib import suppress
 
 from holdfast.store import outside_process
 from holdfast.store.outside_process import RESULT
+from holdfast.system.helper_programs import started
 
 _MOST_KEPT = 500
 """The limit of calls that are kept because the channel has no room for them."""
@@ -162,12 +161,7 @@ class OutsideCalls:
 
     def _start(self) -> socket.socket:
         self.starts += 1
-        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with there:
-            command = [sys.executable, "-I", "-S", outside_process.__file__, str(there.fileno())]
-            # A session of its own: Ctrl-C is for the daemon only.
-            subprocess.Popen(command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, env={}, start_new_session=True)
-        return here
+        return started(outside_process.__file__)[0]
 
 
 def _close_all(descriptors: Sequence[int]) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-import subprocess
 import sys
 import threading
 from contextlib import suppress
@@ -33,15 +32,11 @@ class MountProbe:
     """Asks the mount at ``mountpoint``, for a daemon whose silence of ``patience_seconds`` is noted in the file ``note``."""
 
     def __init__(self, mountpoint: str, note: Path, patience_seconds: float) -> None:
-        self.channel, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        from holdfast.system.helper_programs import started
+
+        options = mountpoint, str(note), str(patience_seconds / _PORTIONS)
+        self.channel, self._process = started(__file__, *options)
         self.channel.setblocking(False)
-        with there:
-            options = [str(there.fileno()), mountpoint, str(note), str(patience_seconds / _PORTIONS)]
-            command = [sys.executable, "-I", "-S", __file__, *options]
-            # It ends when the channel is closed. A session of its own: Ctrl-C is for the daemon only.
-            self._process = subprocess.Popen(
-                command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, env={}, start_new_session=True
-            )
 
     def ask(self) -> None:
         """Ask the mount; ``channel`` is readable once it has answered. Raises ``OSError`` if the process was killed."""
