@@ -138,8 +138,11 @@ def program(text: str, directory: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def is_read_only(directory: Path) -> bool:
+    """Say whether no name can be made or removed. A time that is set tells nothing: ext4 reports no error then."""
+    probe = directory / "probe"
     try:
-        (directory / "probe").touch()
+        probe.mkdir(exist_ok=True)
+        probe.rmdir()
     except OSError as problem:
         return problem.errno == errno.EROFS
     return False
