@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from tests.support.daemons.node import Node, wait_until
+from tests.support.daemons.node import Node
 
 DRIVER = """
-import json, time
+import json, os
 from pyspark.sql import SparkSession
 from holdfast_spark import checkpoint_location, configure
 
@@ -26,16 +26,21 @@ lines = spark.readStream.format("rate").option("rowsPerSecond", 5).load()
 query = lines.writeStream.format("noop").option("checkpointLocation", checkpoint_location("classes")).start()
 while query.lastProgress is None or query.lastProgress.batchId < {batches}:
     query.awaitTermination(0.1)
+if {waits}:
+    while not os.path.exists(os.path.dirname(spark.conf.get("spark.local.dir")) + "/../classes.jsa"):
+        query.awaitTermination(0.1)
 query.stop()
 spark.stop()
 """
-_ARCHIVE_SECONDS = 1_200.0
 
 
-def driven(node: Node, batches: int) -> tuple[list[str], bool, str]:
-    """Run a driver; return the options of its JVM about classes, whether it uses an archive, and what it has logged."""
+def driven(node: Node, batches: int, *, waits: bool = False) -> tuple[list[str], bool, str]:
+    """Run a driver, until there is an archive if it ``waits``.
+
+    Return the options of its JVM about classes, whether it uses an archive, and what it has logged.
+    """
     environment = {**os.environ, "HOLDFAST_SOCKET": str(node.socket), "SPARK_LOCAL_IP": "127.0.0.1"}
-    driver = [sys.executable, "-c", DRIVER.format(batches=batches)]
+    driver = [sys.executable, "-c", DRIVER.format(batches=batches, waits=waits)]
     ended = subprocess.run(driver, capture_output=True, text=True, check=True, env=environment)
     options, sharing = json.loads(ended.stdout)
     return options, sharing, ended.stderr
@@ -46,8 +51,7 @@ def test_a_driver_starts_with_the_classes_of_the_one_before_it(node: Node) -> No
     archive = node.work / "driver_classes/classes.jsa"
     using = f"-XX:SharedArchiveFile={archive}"
     listing = f"-XX:DumpLoadedClassList={archive.parent}/tmp/spark/classes.list"
-    assert driven(node, batches=4)[:2] == ([listing], True)  # Java's own archive of its own classes
-    wait_until(archive.exists, _ARCHIVE_SECONDS)
+    assert driven(node, batches=4, waits=True)[:2] == ([listing], True)  # Java's own archive of its own classes
     assert driven(node, batches=1)[:2] == ([using], True)
 
     with archive.open("r+b") as file:

@@ -95,11 +95,11 @@ def _watch(spark: SparkSession, command: list[str]) -> None:
         try:
             subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # it ends when this process does
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
-                start_new_session=True,  # it goes on if the driver is killed
+                start_new_session=True,  # Ctrl-C is for the driver
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             ).wait()
         except OSError as problem:

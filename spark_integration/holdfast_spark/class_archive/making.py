@@ -7,38 +7,56 @@ made. The archive, of 200 MB, gets its name when it is whole and on the disk: a 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from holdfast_spark.class_archive import CHECKED
 
 _HEAP_MIB = 256
 _ROOM_BYTES = 1_200 * 2**20
 _NICE = 10
-_SECONDS = 1_800.0
 
 
-def main(arguments: list[str]) -> int:
-    """Make the archive; return the exit status: 0 if it is there."""
+def main(arguments: list[str], driver: IO[bytes]) -> int:
+    """Make the archive; return the exit status: 0 if it is there. ``driver`` is a pipe that ends with the driver."""
     listed, archive = Path(arguments[0]), Path(arguments[1])
     java, *options = arguments[2:]
     if free_memory(Path("/proc/self/cgroup").read_text()) < _ROOM_BYTES:
         return 1
     give_way()
+    for left in archive.parent.glob(f".{archive.name}.*"):  # by one that was killed
+        left.unlink()
     made = archive.with_name(f".{archive.name}.{os.getpid()}")
-    flags = ["-Xshare:dump", CHECKED, f"-Xmx{_HEAP_MIB}m"]
-    flags += [f"-XX:SharedClassListFile={listed}", f"-XX:SharedArchiveFile={made}"]
     try:
-        subprocess.run([java, *flags, *options], check=True, timeout=_SECONDS)
+        with tempfile.TemporaryDirectory(prefix="holdfast-classes-") as scratch:
+            copied = shutil.copy(listed, scratch)  # nobody who reads for a minute keeps the mount busy
+            flags = ["-Xshare:dump", CHECKED, f"-Xmx{_HEAP_MIB}m"]
+            flags += [f"-XX:SharedClassListFile={copied}", f"-XX:SharedArchiveFile={made}"]
+            process = subprocess.Popen([java, *flags, *options], stdin=subprocess.DEVNULL)
+            threading.Thread(target=_end_with, args=(driver, process), daemon=True).start()
+            if process.wait():
+                return 1
         with made.open("rb") as file:
             os.fsync(file.fileno())
         made.rename(archive)
-    except (OSError, subprocess.SubprocessError):
+    except OSError:
         return 1
     finally:
-        made.unlink(missing_ok=True)
+        with suppress(OSError):  # the mount may have gone with the driver
+            made.unlink(missing_ok=True)
     return 0
+
+
+def _end_with(driver: IO[bytes], process: subprocess.Popen[bytes]) -> None:
+    """Kill the process when the driver has ended: nothing that it has started keeps its mount busy."""
+    driver.read()
+    process.kill()
 
 
 def give_way() -> None:
@@ -71,4 +89,4 @@ def free_memory(cgroups: str, base: Path = Path("/sys/fs/cgroup"), meminfo: Path
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], sys.stdin.buffer))

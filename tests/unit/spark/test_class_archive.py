@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -45,6 +50,29 @@ def test_the_memory_of_the_machine_counts_where_nothing_is_known_of_cgroups(tmp_
     assert free_memory("1:name=systemd:/\n", tmp_path / "none", tmp_path / "meminfo") == 4096 * MIB
 
 
+_WRITERS: dict[int, int] = {}
+"""The driver's end of each pipe, by the other one."""
+
+
+@contextmanager
+def driver() -> Iterator[IO[bytes]]:
+    """The pipe of a driver that lives."""
+    reader, writer = os.pipe()
+    _WRITERS[reader] = writer
+    with open(reader, "rb") as pipe:
+        try:
+            yield pipe
+        finally:
+            ended(pipe)
+
+
+def ended(pipe: IO[bytes]) -> None:
+    """End the driver, if it has not ended."""
+    writer = _WRITERS.pop(pipe.fileno(), None)
+    if writer is not None:
+        os.close(writer)
+
+
 def a_java(directory: Path, line: str) -> Path:
     java = directory / "java"
     java.write_text(
@@ -64,14 +92,32 @@ def test_an_archive_is_there_whole_or_not_at_all(
     monkeypatch.setattr("holdfast_spark.class_archive.making.give_way", lambda: None)
     monkeypatch.setattr("holdfast_spark.class_archive.making.free_memory", lambda cgroups: 4096 * MIB)
     java = a_java(tmp_path, line)
-    assert main([str(tmp_path / "list"), str(tmp_path / "classes.jsa"), str(java), "-cp", "jars"]) == status
-    assert sorted(path.name for path in tmp_path.iterdir()) == left
+    (tmp_path / "list").touch()
+    (tmp_path / ".classes.jsa.1").touch()  # of one that was killed
+    with driver() as pipe:
+        assert main([str(tmp_path / "list"), str(tmp_path / "classes.jsa"), str(java), "-cp", "jars"], pipe) == status
+    assert sorted(path.name for path in tmp_path.iterdir()) == [*left, "list"]
+
+
+def test_java_ends_with_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast_spark.class_archive.making.give_way", lambda: None)
+    monkeypatch.setattr("holdfast_spark.class_archive.making.free_memory", lambda cgroups: 4096 * MIB)
+    os.mkfifo(tmp_path / "begun")
+    java = a_java(tmp_path, f'echo half >"$made"; echo >{tmp_path}/begun; exec sleep 1000')
+    (tmp_path / "list").touch()
+    with driver() as pipe, ThreadPoolExecutor() as threads:
+        making = threads.submit(main, [str(tmp_path / "list"), str(tmp_path / "classes.jsa"), str(java)], pipe)
+        (tmp_path / "begun").read_text()
+        ended(pipe)
+        assert making.result() == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["begun", "java", "list"]
 
 
 def test_no_java_runs_where_memory_is_scarce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast_spark.class_archive.making.free_memory", lambda cgroups: 1000 * MIB)
     java = a_java(tmp_path, 'echo classes >"$made"')
-    assert main([str(tmp_path / "list"), str(tmp_path / "classes.jsa"), str(java)]) == 1
+    with driver() as pipe:
+        assert main([str(tmp_path / "list"), str(tmp_path / "classes.jsa"), str(java)], pipe) == 1
     assert not (tmp_path / "classes.jsa").exists()
 
 
