@@ -1,9 +1,8 @@
-"""Assembly of one daemon's housekeeping: the sweeper of each zone, the stored plans, periodic sweeps, leftovers."""
+"""Assembly of one daemon's sweeps: the sweeper of each zone, the stored plans, and periodic sweeps."""
 
 from __future__ import annotations
 
 import logging
-import os
 import socket
 
 import trio
@@ -19,7 +18,6 @@ from holdfast.checkpoints.sweeps.plan_store import PlanStore
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.remote_view.deleted_objects import DeletedObjects
-from holdfast.maintenance.abandoned_temporaries import AbandonedTemporaries
 from holdfast.maintenance.changed_zones import remains
 from holdfast.workdirs import Workdirs, WorkdirSweeps
 
@@ -51,21 +49,12 @@ class Upkeep:
             **dict.fromkeys(self.sweeps.zones, self.sweeps),
         }
         self._roots = sweep_roots(parts.config)
-        zones = tuple(map(os.fsencode, self._stores))
-        self._temporaries = AbandonedTemporaries(
-            parts.store.tree, base.copies, base.hot, parts.events, zones, self._settings.grace_seconds
-        )
 
     async def run(self) -> None:
-        """Report the remains of unconfigured zones; then remove what killed writers have left, and sweep if that is on."""
+        """Report the remains of unconfigured zones; then sweep periodically if that is switched on."""
         await self._tell_of_remains()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._temporaries.run)
-            nursery.start_soon(self._sweep_periodically)
-
-    async def _sweep_periodically(self) -> None:
         if not self._settings.every_seconds:
-            return
+            await trio.sleep_forever()
         node = socket.gethostname()
         every_seconds = self._settings.every_seconds
         sweeps = PeriodicSweeps(self._stores, self.sweepers, self._roots, self.policy(), every_seconds, node, self._events)

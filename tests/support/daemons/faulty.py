@@ -9,17 +9,7 @@ from __future__ import annotations
 import sys
 
 from holdfast import daemon
-from tests.support.daemons.faults import (
-    cache_trace,
-    call_trace,
-    crash_points,
-    file_ids,
-    kernel,
-    maintenance,
-    requests,
-    stores,
-    takeover,
-)
+from tests.support.daemons.faults import cache_trace, call_trace, crash_points, file_ids, kernel, requests, stores, takeover
 
 FAULTS = {
     fault.__name__: fault
@@ -33,7 +23,6 @@ FAULTS = {
         kernel.no_invalidator,
         kernel.data_by_python,
         kernel.dies_while_a_name_waits,
-        maintenance.no_least_age,
         takeover.late_takeover,
         takeover.unmounted_at_start,
         takeover.no_reopening,

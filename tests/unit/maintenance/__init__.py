@@ -1,1 +1,0 @@
-"""Tests of ``holdfast.maintenance``, without a mount."""
