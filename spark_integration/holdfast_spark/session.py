@@ -43,6 +43,7 @@ def configure(
     role: str = "driver",
     socket: str | None = None,
     kubernetes: bool = False,
+    class_archive: bool = False,
 ) -> SparkSession.Builder:
     """Return ``builder`` set up to keep its state on the mount.
 
@@ -50,20 +51,23 @@ def configure(
     the same name is refused (``RefusedError``, which names the holder). The session that the builder makes runs the
     partitions of its streaming queries where their state is (``place_state``), reports their batches to the daemon
     (``holdfast batches``), and says in a sentence when a query has ended because another driver works on its checkpoint.
-    Its JVM starts with the classes that an earlier one in the working directory has left (``class_archive``).
     Call it before the session is made, once per process. With ``kubernetes``, executors' pods get their template
-    (``holdfast_spark.kubernetes``), in place of one that is set already. A daemon that is just being replaced is waited for.
+    (``holdfast_spark.kubernetes``), in place of one that is set already. With ``class_archive``, the JVM starts with the
+    classes that an earlier one in the working directory has left, or leaves them (``holdfast_spark.class_archive``).
+    A daemon that is just being replaced is waited for.
     Raises ``DaemonUnreachableError`` if none answers on ``socket`` (default: ``$HOLDFAST_SOCKET``, then
     ``/run/holdfast/control.sock``).
     """
     local = local_directory(name, role, socket)
-    chosen = {**with_archive(settings(local), local), **links_in_mount(socket), **STEP_ASIDE}
+    chosen = with_archive(settings(local), local) if class_archive else settings(local)
+    chosen |= {**links_in_mount(socket), **STEP_ASIDE}
     if kubernetes:
         mountpoint = _ask(socket, ControlClient.status).mountpoint
         chosen |= template_settings(local.parent / "executor-pod.yaml", directory_name(name), mountpoint)
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    return with_installed(builder, partial(install, socket=socket))
+    classes = local if class_archive else None
+    return with_installed(builder, partial(install, socket=socket, classes=classes))
 
 
 def local_directory(name: str, role: str = "driver", socket: str | None = None, pid: int | None = None) -> Path:
@@ -83,9 +87,10 @@ def links_in_mount(socket: str | None = None) -> dict[str, str]:
     return linking_settings(status.mountpoint, list(status.remotes))
 
 
-def install(spark: SparkSession, socket: str | None = None) -> None:
+def install(spark: SparkSession, socket: str | None = None, classes: Path | None = None) -> None:
     """Let the session's streaming queries be placed and reported, and a second driver's error be explained.
 
+    With ``classes``, Spark's own directory in the working directory, the archive of the JVM's classes is kept there.
     At the end of the process the session is stopped, if it was not.
     """
     from holdfast_spark.batch_reports import report_batches  # these need pyspark, which workers' environments may lack
@@ -99,7 +104,8 @@ def install(spark: SparkSession, socket: str | None = None) -> None:
         place_state(spark, socket_path(socket))
         report_batches(spark, socket_path(socket))
     explain_second_drivers(spark)
-    keep_archive(spark)
+    if classes is not None:
+        keep_archive(spark, classes)
     stop_queries_first()
 
 

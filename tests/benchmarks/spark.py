@@ -134,7 +134,7 @@ def _build(bench: Bench, site: Site) -> None:
 
 def _end_as_usual(job: Job) -> None:
     """Kill a job that has done some batches, once its working directory has what the next start takes from there."""
-    if job.place.socket is not None:
+    if job.place.keeps_classes:
         wait_until(archive_path(job.place.local).exists, _ARCHIVE_SECONDS)  # or it is made in another side's turn
     job.kill()
 

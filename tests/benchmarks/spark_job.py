@@ -55,7 +55,8 @@ def main() -> None:
     spark.streams.addListener(watcher)
     if options.socket is not None:
         place_state(spark, options.socket)  # as ``configure`` does
-        keep_archive(spark)
+    if options.class_archive:
+        keep_archive(spark, options.local)
     _say(ready=True)
     sys.stdin.readline()
     writer = _query(spark, options).outputMode("update").trigger(processingTime="0 seconds")
@@ -67,7 +68,7 @@ def main() -> None:
 def _settings(options: argparse.Namespace) -> dict[str, str]:
     """Return Spark's settings: Holdfast's, but for what is about checkpoints on a mount where they are elsewhere."""
     found = {**_SETTINGS, **state_settings.settings(options.local), **(_SNAPSHOTS if options.query == "keys" else {})}
-    if options.socket is not None:
+    if options.class_archive:
         found = with_archive(found, options.local)
     if not options.checkpoint.startswith("file:"):
         del found[_MANAGER]
@@ -111,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     for name in ("local", "input", "output"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--socket", type=Path)
+    parser.add_argument("--class-archive", action="store_true")
     parser.add_argument("--checkpoint", required=True, metavar="URL")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE")
     return parser

@@ -34,6 +34,11 @@ class Place:
     settings: Mapping[str, str] = field(default_factory=dict)
     socket: Path | None = None
 
+    @property
+    def keeps_classes(self) -> bool:
+        """True if drivers there keep an archive of their classes: if it is asked for, and they are served by a daemon."""
+        return self.socket is not None and os.environ.get("HOLDFAST_BENCH_CLASS_ARCHIVE") == "yes"
+
 
 def written_bytes(processes: Iterable[int | None]) -> int:
     """Return what these processes have made the kernel write to disks."""
@@ -83,6 +88,7 @@ class Job:
         if self.place.socket is not None:
             paths |= {"socket": self.place.socket}
         options = [f"--{name}={path}" for name, path in paths.items()] + [f"--checkpoint={self.place.checkpoint}"]
+        options += ["--class-archive"] * self.place.keeps_classes
         options += [f"--conf={key}={value}" for key, value in self.place.settings.items()]
         with (directory / "log").open("ab") as log:
             self.process = subprocess.Popen(

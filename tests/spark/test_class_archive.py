@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from holdfast_spark import checkpoint_location, configure
 
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.driver.memory", "512m")
-spark = configure(builder.config("spark.sql.shuffle.partitions", "1"), name="classes").getOrCreate()
+spark = configure(builder.config("spark.sql.shuffle.partitions", "1"), name="classes", class_archive=True).getOrCreate()
 beans = spark._jvm.java.lang.management.ManagementFactory
 options = [str(option) for option in beans.getRuntimeMXBean().getInputArguments()]
 sharing = "sharing" in str(spark._jvm.java.lang.System.getProperty("java.vm.info"))

@@ -4,7 +4,7 @@ A JVM that starts reads, checks and links some 20,000 classes of Spark: two seco
 and one and a half in the first batch. Java's class data sharing keeps the result in a file. The first driver in a working
 directory writes down which classes it loads; after some batches a process beside it makes the archive of them
 (``making``), and all later drivers there start with it. The JVM itself does not use an archive that does not fit it or its
-jars, or is damaged; such an archive is removed, and the next driver begins anew.
+jars, or is damaged; such an archive is removed, and the next driver begins anew. So is one with which a JVM did not come up.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import stat as stat_module
 import subprocess
 import sys
 import threading
@@ -27,7 +28,15 @@ BATCHES = 3
 CHECKED = "-XX:+VerifySharedSpaces"
 """The JVM's option to keep checksums in an archive, and to compare them before it uses one: a flipped bit would end it."""
 _ARCHIVE = "classes.jsa"
+_TRYING = "classes.trying"
+"""A file beside the archive, from before a JVM starts with it until there is a session."""
 _LIST = "classes.list"
+_COMPRESSED_BYTES = 32 * 2**30
+"""The heap from which on a JVM has no compressed pointers to objects; it uses no archive of one that has."""
+_OF_ITS_KIND = ("--add-modules=", "-XX:+Use", "-XX:-Use", "-XX:ObjectAlignmentInBytes=")
+"""Options that an archive depends on."""
+_OF_ALL_JVMS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+"""The environment's options for JVMs: agents, ports and heaps that are the driver's."""
 _SHARING = "sharing"
 """What a JVM says of itself (``java.vm.info``) if it uses an archive."""
 _log = logging.getLogger("holdfast.class_archive")
@@ -41,11 +50,27 @@ def archive_path(local: Path) -> Path:
 def with_archive(settings: dict[str, str], local: Path) -> dict[str, str]:
     """Return Spark's settings with a JVM's options: use the archive that is there, or write down which classes it takes."""
     archive = archive_path(local)
+    trying = archive.with_name(_TRYING)
+    if trying.exists() or not _is_own(archive):
+        archive.unlink(missing_ok=True)
+    trying.unlink(missing_ok=True)
+    if archive.exists():
+        trying.touch()
     option = f"{CHECKED} -XX:SharedArchiveFile={archive}" if archive.exists() else f"-XX:DumpLoadedClassList={local / _LIST}"
     return {**settings, JVM_OPTIONS_KEY: f"{settings[JVM_OPTIONS_KEY]} {option}"}
 
 
-def keep_archive(spark: SparkSession) -> None:
+def _is_own(archive: Path) -> bool:
+    """Say whether nobody else can have written the archive: a JVM runs what is in it."""
+    try:
+        stat = archive.lstat()
+    except OSError:
+        return False
+    is_file = stat_module.S_ISREG(stat.st_mode) and stat.st_nlink == 1
+    return is_file and stat.st_uid == os.geteuid() and not stat.st_mode & (stat_module.S_IWGRP | stat_module.S_IWOTH)
+
+
+def keep_archive(spark: SparkSession, local: Path) -> None:
     """Have the archive made that the driver's JVM was started to prepare, or removed if the JVM could not use it.
 
     Nothing is done for a JVM that was started without ``with_archive``. What fails is logged (``holdfast.class_archive``).
@@ -53,17 +78,18 @@ def keep_archive(spark: SparkSession) -> None:
     if not hasattr(spark, "_jsparkSession"):
         return  # Spark Connect: the JVM is elsewhere
     try:
-        _look_at(spark, _options(spark))
+        _look_at(spark, local, _options(spark))
+        archive_path(local).with_name(_TRYING).unlink(missing_ok=True)
     except Exception as problem:  # noqa: BLE001 whatever Spark's JVM raises: then drivers start as without
         _log.info("the classes of the driver's JVM are not prepared for the next start: %s", problem)
 
 
-def _look_at(spark: SparkSession, options: list[str]) -> None:
-    used, listed = (_value(options, f"-XX:{name}=") for name in ("SharedArchiveFile", "DumpLoadedClassList"))
-    if used is not None and used.name == _ARCHIVE and _SHARING not in _property(spark, "java.vm.info"):
-        _log.info("the JVM could not use %s, as when it or its jars have changed: it is made anew", used)
-        used.unlink(missing_ok=True)
-    elif listed is not None and listed.name == _LIST:
+def _look_at(spark: SparkSession, local: Path, options: list[str]) -> None:
+    archive, listed = archive_path(local), local / _LIST
+    if f"-XX:SharedArchiveFile={archive}" in options and _SHARING not in _property(spark, "java.vm.info"):
+        _log.info("the JVM could not use %s, as when it or its jars have changed: it is made anew", archive)
+        archive.unlink(missing_ok=True)
+    elif f"-XX:DumpLoadedClassList={listed}" in options:
         _watch(spark, _command(spark, options, listed))
 
 
@@ -100,7 +126,10 @@ def _watch(spark: SparkSession, command: list[str]) -> None:
                 stderr=subprocess.DEVNULL,
                 cwd="/",
                 start_new_session=True,  # Ctrl-C is for the driver
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env={
+                    **{name: value for name, value in os.environ.items() if name not in _OF_ALL_JVMS},
+                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                },
             ).wait()
         except OSError as problem:
             _log.info("the classes of the driver's JVM are not prepared for the next start: %s", problem)
@@ -120,20 +149,19 @@ def _watch(spark: SparkSession, command: list[str]) -> None:
 
 def _command(spark: SparkSession, options: list[str], listed: Path) -> list[str]:
     java = Path(_property(spark, "java.home")) / "bin/java"
-    modules = [option for option in options if option.startswith("--add-modules=")]
+    kept = [option for option in options if option.startswith(_OF_ITS_KIND)]
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 Python has no other way to the JVM
+    if jvm.java.lang.Runtime.getRuntime().maxMemory() >= _COMPRESSED_BYTES:
+        kept.append("-XX:-UseCompressedOops")
     making = [sys.executable, "-m", "holdfast_spark.class_archive.making", str(listed), str(archive_path(listed.parent))]
-    return [*making, str(java), *modules, "-cp", _property(spark, "java.class.path")]
+    return [*making, str(java), *kept, "-cp", _property(spark, "java.class.path")]
 
 
 def _options(spark: SparkSession) -> list[str]:
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 Python has no other way to the JVM
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 as above
     return list(jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
 
 
 def _property(spark: SparkSession, name: str) -> str:
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 as above
     return str(jvm.java.lang.System.getProperty(name))
-
-
-def _value(options: list[str], prefix: str) -> Path | None:
-    return next((Path(option.removeprefix(prefix)) for option in options if option.startswith(prefix)), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import IO
 import pytest
 
 from holdfast_spark.class_archive import JVM_OPTIONS_KEY, with_archive
-from holdfast_spark.class_archive.making import free_memory, main
+from holdfast_spark.class_archive.making import ends_together, free_memory, main
 
 MIB = 2**20
 MEMINFO = "MemTotal:       8388608 kB\nMemAvailable:   4194304 kB\n"
@@ -91,9 +91,9 @@ def test_an_archive_is_there_whole_or_not_at_all(
 ) -> None:
     monkeypatch.setattr("holdfast_spark.class_archive.making.give_way", lambda: None)
     monkeypatch.setattr("holdfast_spark.class_archive.making.free_memory", lambda cgroups: 4096 * MIB)
+    monkeypatch.setattr("holdfast_spark.class_archive.making.ends_together", lambda cgroups: False)
     java = a_java(tmp_path, line)
     (tmp_path / "list").touch()
-    (tmp_path / ".classes.jsa.1").touch()  # of one that was killed
     with driver() as pipe:
         assert main([str(tmp_path / "list"), str(tmp_path / "classes.jsa"), str(java), "-cp", "jars"], pipe) == status
     assert sorted(path.name for path in tmp_path.iterdir()) == [*left, "list"]
@@ -102,6 +102,7 @@ def test_an_archive_is_there_whole_or_not_at_all(
 def test_java_ends_with_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast_spark.class_archive.making.give_way", lambda: None)
     monkeypatch.setattr("holdfast_spark.class_archive.making.free_memory", lambda cgroups: 4096 * MIB)
+    monkeypatch.setattr("holdfast_spark.class_archive.making.ends_together", lambda cgroups: False)
     os.mkfifo(tmp_path / "begun")
     java = a_java(tmp_path, f'echo half >"$made"; echo >{tmp_path}/begun; exec sleep 1000')
     (tmp_path / "list").touch()
@@ -135,3 +136,25 @@ def test_the_jvm_writes_a_list_until_there_is_an_archive(tmp_path: Path) -> None
         **given,
         JVM_OPTIONS_KEY: f"-Djava.io.tmpdir=/local -XX:+VerifySharedSpaces -XX:SharedArchiveFile={archive}",
     }
+    assert "DumpLoadedClassList" in with_archive(given, local)[JVM_OPTIONS_KEY]  # that JVM did not come up
+    assert not archive.exists()
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda path: path.chmod(0o664), lambda path: os.chown(path, 4711, 0)], ids=["mode", "owner"]
+)
+def test_a_jvm_runs_no_archive_that_others_can_have_written(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
+    local = tmp_path / "driver_flights/tmp/spark"
+    local.mkdir(parents=True)
+    archive = tmp_path / "driver_flights/classes.jsa"
+    archive.write_bytes(b"classes")
+    spoil(archive)
+    assert "SharedArchiveFile" not in with_archive({JVM_OPTIONS_KEY: ""}, local)[JVM_OPTIONS_KEY]
+    assert not archive.exists()
+
+
+@pytest.mark.parametrize(("group", "together"), [("0", False), ("1", True)])
+def test_a_container_that_ends_as_a_whole_is_told(tmp_path: Path, group: str, together: bool) -> None:
+    (tmp_path / "pods/driver").mkdir(parents=True)
+    (tmp_path / "pods/memory.oom.group").write_text(f"{group}\n")
+    assert ends_together("0::/pods/driver\n", tmp_path) is together
