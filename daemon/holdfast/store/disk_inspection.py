@@ -60,7 +60,7 @@ class KnownDisks(msgspec.Struct):
     let_go: list[int] = []
 
     def new_number(self, in_use: Iterable[int]) -> int | None:
-        """Return a number that nothing knows a file by, and note it; None if there is none. ``in_use`` are given by now."""
+        """Return a number that nothing knows a file by; None if there is none. ``in_use`` are given by now."""
         if self.last_number < MOST_DISKS:
             self.last_number += 1
             return self.last_number

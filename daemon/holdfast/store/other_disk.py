@@ -18,7 +18,7 @@ from holdfast.store.suitability import check_writable, failed
 PLACEHOLDER_MARK = "user.holdfast.disk"
 """The attribute of a placeholder: the id of the disk and the name of the directory there, with a slash between them.
 
-While the directory is being removed there is a hyphen in place of the slash, so that the change needs no room.
+While the directory is being removed there is a hyphen in place of the slash: ext4 needs no room for that.
 """
 NO_MARK = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.EPERM, errno.ENOENT, errno.ENOTDIR})
 _PLACE = "user.holdfast.place"

@@ -139,11 +139,9 @@ class _Opening:
         before = self._inspection.at(path)
         try:
             within(_PATIENCE_SECONDS, partial(_probe, path))
-            with ExitStack() as undo:
-                lock_fd = lock_disk(path)
-                undo.callback(os.close, lock_fd)
-                self._disks.append(self._made(self._inspection.look(path), lock_fd))
-                self._undo.enter_context(undo.pop_all())
+            lock_fd = lock_disk(path)
+            self._undo.callback(os.close, lock_fd)  # last, when all that is new is gone
+            self._disks.append(self._made(self._inspection.look(path), lock_fd))
         except OSError as problem:
             reason = str(problem.strerror)
             if before is None:
@@ -209,7 +207,8 @@ class _Opening:
             if disk is not None and not (mark.is_leaving and disk.lacks(mark.name)):
                 if not disk.is_absent:
                     if mark.is_leaving:  # and did not leave
-                        os.setxattr(here, PLACEHOLDER_MARK, mark_of(disk, mark.name), follow_symlinks=False)
+                        with suppress(OSError):  # a full disk: a later start does it
+                            os.setxattr(here, PLACEHOLDER_MARK, mark_of(disk, mark.name), follow_symlinks=False)
                     _make_missing(disk, mark.name, os.stat(here, follow_symlinks=False), path)
                 yield Placed(inode, path, disk, mark.name)
                 continue

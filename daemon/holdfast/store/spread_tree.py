@@ -31,6 +31,7 @@ from holdfast.store.tree import Tree
 from holdfast.system.file_id import NO_FILE, FileId, FileStat, as_listed, disk_of, id_on, with_id
 
 _PLACEHOLDER_LEVEL = 2
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """The level of working directories in the tree: below their base."""
 _log = logging.getLogger("holdfast.store")
 
@@ -245,7 +246,7 @@ class SpreadTree(Tree):
     def leaving(self, directory: FileId) -> Iterator[None]:
         """Let a directory, with what is in it, leave the tree in this block. Raises ``OSError``.
 
-        What it has on another disk goes first: otherwise a crash in between would bring the directory back.
+        What it has on another disk goes first, and the placeholder says so from before that on.
         """
         placeholder = self._by_id.get(directory)
         if placeholder is None:
@@ -277,7 +278,11 @@ class SpreadTree(Tree):
     def _mark(self, placeholder: _Placeholder, *, is_leaving: bool) -> None:
         here = b"/proc/self/fd/%d/%s" % (self.root_fd, placeholder.path)
         mark = mark_of(placeholder.disk, placeholder.name, is_leaving=is_leaving)
-        os.setxattr(here, PLACEHOLDER_MARK, mark, os.XATTR_REPLACE, follow_symlinks=False)
+        try:
+            os.setxattr(here, PLACEHOLDER_MARK, mark, os.XATTR_REPLACE, follow_symlinks=False)
+        except OSError as problem:
+            if problem.errno not in _NO_ROOM:  # some file systems take room for any change: a removal goes on without
+                raise
 
     def has_failed(self, path: bytes) -> bool:
         """Say whether the working directory at ``path`` is on a disk that has failed or is not there."""

@@ -53,7 +53,7 @@ class LibraryCalls:
         await call.ended.wait()
         if call.life.is_given_up:
             raise RemoteUnavailableError(
-                f"{kind} to {self._store_name}: its library has not come back for {call.silent_seconds():.0f} s; "
+                f"{kind} to {self._store_name}: its library has not come back for {call.given_up_after_seconds:.0f} s; "
                 "the call is given up",
                 of_store=False,
             )
@@ -99,6 +99,7 @@ class _Call(Generic[_T]):
         self.life = CallLife()
         self.ended = trio.Event()
         """Set when the thread comes back, or the call is given up."""
+        self.given_up_after_seconds = 0.0
         self._function: Callable[[], _T] | None = function
         self._slots = slots
         self._came_back = came_back
@@ -121,6 +122,7 @@ class _Call(Generic[_T]):
 
     def give_up(self) -> None:
         """End the call without its thread."""
+        self.given_up_after_seconds = self.silent_seconds()
         self.life.is_given_up = True
         self._end()
 

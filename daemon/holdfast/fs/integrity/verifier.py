@@ -279,7 +279,7 @@ class Verifier:
             before = file_stat(fd)
             if before.st_size:
                 fingerprint = await self._hashing.run(HASH_UNLESS_CANCELLED, fd)
-            else:  # it is not read: bytes that come and go within a tick leave no trace in its times
+            else:  # it is not read: a write and a truncation within a tick would leave no trace in its times
                 await trio.lowlevel.checkpoint()
                 fingerprint = fingerprint_of_buffer(b"")
             after = file_stat(fd)
