@@ -46,7 +46,8 @@ class Figures:
         if status is None:
             return ""
         hits, misses = status.counters["hits"], status.counters["misses"]
-        limit = f" of {size(status.max_bytes)} {bar(status.cached_bytes / status.max_bytes)}" if status.max_bytes else ""
+        most_bytes = status.max_bytes * (1 + len(status.other_disks))
+        limit = f" of {size(most_bytes)} {bar(status.cached_bytes / most_bytes)}" if most_bytes else ""
         by_state = sorted(
             status.remotes.items(), key=lambda item: item[1].up
         )  # those that are down first: a line has an end

@@ -48,7 +48,7 @@ def hdfs_access(url: str, options: Mapping[str, Any], environment: Mapping[str, 
     for name, value in options.items():
         if name not in _OPTIONS:
             raise StoreOptionError(name, f"HDFS stores have no option {name!r}; there are {', '.join(_OPTIONS)}")
-        if not (value in _TRUTHS if name == "kerberos" else isinstance(value, str)):
+        if not (isinstance(value, bool | str) and value in _TRUTHS if name == "kerberos" else isinstance(value, str)):
             raise StoreOptionError(name, f"{name}: {'true or false' if name == 'kerberos' else 'a text'} is needed")
     scheme, _, rest = url.partition("://")
     authority, _, path = rest.partition("/")

@@ -67,8 +67,9 @@ export const overview = {
         if (status.is_public) return;
         const { hits, misses } = status.counters;
         hitRate.set(percent(hits, hits + misses), `${count(hits)} found here, ${count(misses)} fetched`);
-        cache.set(size(status.cached_bytes), `${status.max_bytes ? `of ${size(status.max_bytes)} ` : ""}in ${
-          counted(status.cached_files, "file")}`, status.max_bytes ? status.cached_bytes / status.max_bytes : undefined);
+        const most = status.max_bytes * (1 + status.other_disks.length);
+        cache.set(size(status.cached_bytes), `${most ? `of ${size(most)} ` : ""}in ${
+          counted(status.cached_files, "file")}`, most ? status.cached_bytes / most : undefined);
         moved.set(rates ? `${size(Math.round(rates.fetched))}/s` : "–",
           `${size(status.counters.bytes_fetched)} fetched, ${size(status.counters.bytes_uploaded)} sent in all`);
         unsent.set(status.unsent_files ? counted(status.unsent_files, "file") : "nothing",
