@@ -153,6 +153,11 @@ class Disk:
         self.look()
         return self.now.free_bytes > wanted.size_bytes and (not self.now.files or self.now.free_files >= wanted.files)
 
+    async def answers(self) -> None:
+        """Return once a thread has had an answer of the disk, if it is not the first: one that hangs holds up no other."""
+        if self.number:
+            await trio.to_thread.run_sync(self._measure, abandon_on_cancel=True)
+
     # --- writers that pass the daemon by -----------------------------------------------------------------------------
 
     def writer_begins(self) -> None:

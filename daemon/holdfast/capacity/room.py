@@ -258,6 +258,7 @@ class Room:
             nursery.start_soon(self._watch)
             while True:
                 await sleep_within(_CHECK_SECONDS)
+                await self.disk.answers()
                 await self._keep_reserve()
 
     async def _watch(self) -> None:

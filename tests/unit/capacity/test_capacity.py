@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import cast
@@ -383,6 +384,28 @@ async def test_nothing_is_looked_for_where_another_disk_has_no_copies(
     with pytest.raises(OSError, match="full"):
         await make_room_for(files, disk=1).with_room(change)
     assert (files.gone, tries) == ([], [1])
+
+
+async def test_another_disk_that_hangs_is_asked_in_a_thread_alone(
+    files: Files, index: Index, autojump_clock: trio.testing.MockClock
+) -> None:
+    loop, is_asked, answer = threading.get_ident(), threading.Event(), threading.Event()
+    room = make_room_for(files, disk=1)
+
+    def space() -> DiskSpace:
+        assert threading.get_ident() != loop
+        is_asked.set()
+        answer.wait()
+        return files.space()
+
+    room.disk = Disk(files.space, lambda: files.deleted, number=1)
+    room.disk._measure = space
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(room.run)
+        await trio.sleep(60)
+        await trio.to_thread.run_sync(is_asked.wait)
+        nursery.cancel_scope.cancel()
+    answer.set()
 
 
 async def test_a_file_with_several_names_goes_whole(files: Files, index: Index) -> None:
