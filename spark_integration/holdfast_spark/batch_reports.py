@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +11,12 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import BatchReport
 from holdfast_spark.batch_queue import BatchQueue
+from holdfast_spark.listening import listen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LAST_SECONDS = 1.0
-_log = logging.getLogger("holdfast.batches")
 
 
 def report_batches(spark: SparkSession, socket: Path | str) -> None:
@@ -33,9 +32,8 @@ def report_batches(spark: SparkSession, socket: Path | str) -> None:
             daemon.report_batch(report)
 
     reports = BatchQueue(send)
-    listener = BatchListener(reports)
-    spark.streams.addListener(listener)
-    atexit.register(_ended, spark, listener, reports)
+    listen(spark, BatchListener(reports))
+    atexit.register(reports.finish, _LAST_SECONDS)  # before the listener goes: what is registered last is called first
 
 
 class BatchListener(StreamingQueryListener):
@@ -57,12 +55,3 @@ class BatchListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 Spark's name
         """Do nothing."""
-
-
-def _ended(spark: SparkSession, listener: BatchListener, reports: BatchQueue) -> None:
-    """Send the last reports; and remove the listener, if Spark still runs: it would call a Python that is gone."""
-    reports.finish(_LAST_SECONDS)
-    try:
-        spark.streams.removeListener(listener)
-    except Exception as problem:  # noqa: BLE001 the driver ends
-        _log.debug("the listener is still there: %s", problem)

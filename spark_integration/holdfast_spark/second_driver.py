@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import logging
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -17,9 +15,9 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from holdfast_spark.listening import listen
 from holdfast_spark.second_driver_errors import SecondDriverErrors
 
-_log = logging.getLogger("holdfast.second_driver")
 _ExceptionHook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
 
@@ -28,17 +26,8 @@ def explain_second_drivers(spark: SparkSession) -> None:
     if not hasattr(spark, "_jsparkSession"):
         return  # Spark Connect: the listener would run in another process
     errors = SecondDriverErrors(sys.stderr)
-    listener = SecondDriverListener(errors)
-    spark.streams.addListener(listener)
-    atexit.register(_removed, spark, listener)  # Spark would call a Python that is gone, and log that
+    listen(spark, SecondDriverListener(errors))
     sys.excepthook = partial(_after, sys.excepthook, errors)
-
-
-def _removed(spark: SparkSession, listener: StreamingQueryListener) -> None:
-    try:
-        spark.streams.removeListener(listener)
-    except Exception as problem:  # noqa: BLE001 the driver ends
-        _log.debug("the listener is still there: %s", problem)
 
 
 def _after(

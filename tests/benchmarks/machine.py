@@ -7,6 +7,7 @@ import platform
 import re
 import shutil
 import subprocess
+import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,6 +21,11 @@ _TOOLS = {
     "rclone": ["rclone", "version"],
     "rocksdb": ["ldb", "--version"],
 }
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process has taken, in user and in kernel mode. Raises ``OSError`` if it has ended."""
+    return time.clock_gettime(~pid << 3 | 2)  # the number of a process's clock, as clock_getcpuclockid makes it
 
 
 def describe(directory: Path) -> dict[str, str]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.cost_plot import plot
+from tests.benchmarks.machine import processor_seconds
 from tests.benchmarks.targets import started_node
 from tests.support.daemons.node import Node
 
@@ -69,10 +70,10 @@ class _Measured:
         """Measure one step, which has to do with so many names."""
         self.names[name] = names
         print(f"  {name} …", file=sys.stderr, flush=True)
-        began, worked = time.monotonic(), _processor_seconds(self._node.pid)
+        began, worked = time.monotonic(), processor_seconds(self._node.pid)
         action()
         self.seconds[name] = round(time.monotonic() - began, 3)
-        self.processor_seconds[name] = round(_processor_seconds(self._node.pid) - worked, 3)
+        self.processor_seconds[name] = round(processor_seconds(self._node.pid) - worked, 3)
         self.memory[name] = memory(self._node.pid)
 
 
@@ -157,11 +158,6 @@ def _evict(node: Node) -> None:
 def _ended(steps: Iterable[object]) -> None:
     """Wait until all steps are done."""
     deque(steps, maxlen=0)
-
-
-def _processor_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory(pid: int) -> dict[str, float]:

@@ -168,11 +168,12 @@ def _restart(bench: Bench, site: Site) -> Values:
         values |= {f"node kept, {name}: {part}": value for part, value in found.items()}
     if bench.side(site).lose():
         values["node lost"] = _first_batch(bench, job)[""]
-        job.start()
-        job.go()
-        for _ in range(BATCHES):
-            job.batch(_keys(site, job.arrived * _FIRST_ROWS, _FIRST_ROWS))
-        _end_as_usual(job)
+        if job.place.keeps_classes:  # the archive has gone with the node
+            job.start()
+            job.go()
+            for _ in range(BATCHES):
+                job.batch(_keys(site, job.arrived * _FIRST_ROWS, _FIRST_ROWS))
+            _end_as_usual(job)
     return values
 
 

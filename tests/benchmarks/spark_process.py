@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast_spark.pipeline.data import arrive
+from tests.benchmarks.machine import processor_seconds
 from tests.benchmarks.rows import Site
 
 _SILENCE_SECONDS = 300.0
@@ -52,13 +53,11 @@ def written_bytes(processes: Iterable[int | None]) -> int:
 
 def processor_milliseconds(processes: Iterable[int | None]) -> float:
     """Return the processor time that these processes have taken, in user and in kernel mode."""
-    ticks = 0
+    seconds = 0.0
     for pid in processes:
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
-            if pid is not None:
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                ticks += int(fields[11]) + int(fields[12])
-    return ticks * 1000 / os.sysconf("SC_CLK_TCK")
+        with suppress(OSError):  # it has ended
+            seconds += processor_seconds(pid) if pid is not None else 0.0
+    return seconds * 1000
 
 
 def _group_of(pid: int) -> int:

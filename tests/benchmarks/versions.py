@@ -27,6 +27,7 @@ from rich.console import Console
 
 from holdfast.mount import covered_directory
 from tests.benchmarks import metadata
+from tests.benchmarks.machine import processor_seconds
 from tests.benchmarks.report import Goal
 from tests.benchmarks.rows import Row, Scale, Site, Target, Values
 from tests.benchmarks.runner import Runner
@@ -97,19 +98,15 @@ def _compared(row: Row, targets: Sequence[Target], pids: Mapping[str, int]) -> R
 
 def _with_processor_time(action: Callable[[Site], Values], pids: Mapping[str, int], site: Site) -> Values:
     pid = pids[site.target.name]
-    used, began = _processor_seconds(pid), time.perf_counter()
+    used, began = processor_seconds(pid), time.perf_counter()
     values = action(site)
     seconds = time.perf_counter() - began
-    return {**values, _OF_THE_PROCESSOR: values[""] * seconds / (_processor_seconds(pid) - used)}
+    return {**values, _OF_THE_PROCESSOR: values[""] * seconds / (processor_seconds(pid) - used)}
 
 
 def _keep_on(processor: int, pid: int) -> None:
     for thread in map(int, os.listdir(f"/proc/{pid}/task")):
         os.sched_setaffinity(thread, {processor})
-
-
-def _processor_seconds(pid: int) -> float:
-    return time.clock_gettime(~pid << 3 | 2)  # the number of a process's clock, as clock_getcpuclockid makes it
 
 
 @contextmanager

@@ -137,9 +137,7 @@ class History:
 
     def _mounts_are(self, *expected: Path, volumes: int = 0) -> None:
         """Note a fault unless the node has Holdfast's mount at these places, and as many volumes of pods."""
-        others = _mounts(
-            Path("/proc/self/mounts").read_text()
-        )  # of the machine: the node's namespace began as a copy of ours
+        others = _mounts(Path("/proc/self/mounts").read_text())  # the node's namespace began as a copy of ours
         at = [path for path in _mounts(self._node.does("cat", "/proc/self/mounts")) if path not in others]
         of_pods = [path for path in at if path.is_relative_to("/var/lib/kubelet")]
         if set(at) - set(of_pods) != set(expected) or len(of_pods) != volumes:

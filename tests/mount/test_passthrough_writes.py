@@ -131,7 +131,7 @@ def test_a_write_in_the_same_tick_as_a_send_is_seen(
 def test_a_new_file_keeps_the_time_of_its_creation(
     make_node: NodeFactory, workspace: Path, kind: str, *, passthrough: bool
 ) -> None:
-    """Where times are coarse, too: an attribute that somebody sets tells no other time than the creation did."""
+    """Set an attribute, also where times are coarse: the time stays that of the creation."""
     with mounted_image(kind, workspace / "disk", 128 << 20) as disk:
         node = make_node(store__directory=disk / "store", mount__passthrough=passthrough).start()
         for number in range(20):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.output import size
+from holdfast.store import disk_space
 from tests.conftest import NodeFactory
 from tests.mount.test_command import doctors, holdfast
 from tests.support.daemons.node import Node, wait_until
@@ -53,8 +54,7 @@ class Scene:
 
     def free_bytes(self) -> int:
         """Return how many bytes of the other disk are free."""
-        space = os.statvfs(self.other)
-        return space.f_bavail * space.f_frsize
+        return disk_space(self.other).free_bytes
 
     def fill(self, left_bytes: int) -> None:
         """Let another program take all of the other disk but so many bytes."""

@@ -23,7 +23,7 @@ HDFS_SCHEMES = frozenset({"hdfs", "webhdfs", "swebhdfs"})
 _TEXTS = ("user", "token", "token_file", "namenodes", "config_dir", "ca_file")
 _OPTIONS = (*_TEXTS, "kerberos")
 _TRUTHS: Mapping[Any, bool] = {True: True, "true": True, False: False, "false": False}
-"""What ``kerberos`` may be. The environment and ``--set`` have texts alone."""
+"""The values of ``kerberos``. The environment and ``--set`` have texts alone."""
 _PORTS = {"http": 9870, "https": 9871}
 _FILES = ("core-site.xml", "hdfs-site.xml")
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from holdfast.session.execution import ExecutionMark
 from holdfast.session.open_table import OpenTable
 from holdfast.session.records import SessionRecords, full
 from holdfast.session.unlinks import UnlinkTable
+from holdfast.system.directory_lock import lock_directory
 
 _FORMAT = 2
 _READABLE_FORMATS = (1, _FORMAT)
@@ -169,11 +169,9 @@ class SessionArea:
 
     def _lock(self) -> None:
         """Claim the directory, unless it is removed meanwhile. Raises ``OSError`` and ``StoreInUseError``."""
-        fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fd = lock_directory(self.directory)
         except BlockingIOError:
-            os.close(fd)
             raise StoreInUseError(
                 f"another daemon uses {self.directory}; give this one a control socket of its own with --socket"
             ) from None

@@ -138,7 +138,7 @@ class Freeing:
 
 
 class _OnDisk:
-    """What is freed on one disk: the totals so far.
+    """The totals of files that are freed on one disk.
 
     Those held are counted by the thread that deletes, those freed by the freeing thread.
     """

@@ -6,7 +6,6 @@ The store directory's ``disks.json`` has the disks that are in use; ``disk.json`
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import msgspec
 from holdfast.errors import StoreInUseError, StoreUnsuitableError
 from holdfast.mount import mountpoint
 from holdfast.store.suitability import OTHER_DISK, PROBE, check_lasting
+from holdfast.system.directory_lock import lock_directory
 from holdfast.system.file_id import MOST_DISKS
 from holdfast.system.processes import boot_id
 from holdfast.system.whole_file import new_name, write_whole
@@ -112,19 +112,13 @@ def lock_disk(path: Path) -> int:
 
     Raises ``StoreInUseError`` and ``OSError``.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return lock_directory(path)
     except BlockingIOError:
-        os.close(fd)
         raise StoreInUseError(
             f"the other disk {path} is in use by another daemon ('fuser {path}' shows its process); "
             "stop that one with 'holdfast umount', or name another directory in store.other_disks"
         ) from None
-    except OSError:
-        os.close(fd)
-        raise
-    return fd
 
 
 class Inspected(NamedTuple):

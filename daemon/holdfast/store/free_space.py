@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import NamedTuple
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""The errors of a file system, or a quota, that is full."""
 
 
 class Space(NamedTuple):

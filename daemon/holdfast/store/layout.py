@@ -39,6 +39,7 @@ from holdfast.store.format_file import (
     set_format,
     write_format,
 )
+from holdfast.store.free_space import NO_ROOM
 from holdfast.store.held_directories import NOTES_BYTES, HeldDirectories, HeldDirectory
 from holdfast.store.other_disks import NO_OTHER_DISKS, OtherDisks, open_other_disks
 from holdfast.store.outside_calls import Answer, OutsideCalls
@@ -229,7 +230,7 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except OSError as problem:
         what = f"{problem.filename}: " if problem.filename and Path(problem.filename) != path else ""
-        is_full = problem.errno in (errno.ENOSPC, errno.EDQUOT)
+        is_full = problem.errno in NO_ROOM
         mend = "free some space there" if is_full else "make it a directory that this user may write to"
         raise StoreUnsuitableError(
             f"the store directory {path} can't be used: {what}{problem.strerror}; {mend}, "

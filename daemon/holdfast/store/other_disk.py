@@ -121,7 +121,7 @@ class OtherDisk:
 
 
 class Mark(NamedTuple):
-    """What the mark of a placeholder says: the disk's id, the name there, and whether the directory was being removed."""
+    """A placeholder's mark: the disk's id, the name there, and whether the directory was being removed."""
 
     disk: str
     name: bytes

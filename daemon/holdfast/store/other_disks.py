@@ -40,6 +40,7 @@ from holdfast.store.disk_inspection import (
     lock_disk,
     write_disk_file,
 )
+from holdfast.store.free_space import NO_ROOM
 from holdfast.store.other_disk import NO_MARK, PLACEHOLDER_MARK, Mark, OtherDisk, make_like, mark_of
 from holdfast.store.suitability import OTHER_DISK, check_hard_links, check_writable, failed
 from holdfast.system.file_id import MOST_DISKS, FileId, disk_of
@@ -261,7 +262,7 @@ def _probe(path: Path) -> None:
         try:
             check_writable(path)
         except OSError as problem:
-            if problem.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if problem.errno not in NO_ROOM:
                 raise
         for name in SUBDIRECTORIES:
             with suppress(FileNotFoundError):

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple, cast
 
 from holdfast.store.descent import DIRECTORY
-from holdfast.store.free_space import DiskSpace, Space, disk_space
+from holdfast.store.free_space import NO_ROOM, DiskSpace, Space, disk_space
 from holdfast.store.held_directories import HeldDirectories
 from holdfast.store.other_disk import PLACEHOLDER_MARK, OtherDisk, mark_of
 from holdfast.store.other_disks import Placed
@@ -31,7 +31,6 @@ from holdfast.store.tree import Tree
 from holdfast.system.file_id import NO_FILE, FileId, FileStat, as_listed, disk_of, id_on, with_id
 
 _PLACEHOLDER_LEVEL = 2
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """The level of working directories in the tree: below their base."""
 _log = logging.getLogger("holdfast.store")
 
@@ -281,7 +280,7 @@ class SpreadTree(Tree):
         try:
             os.setxattr(here, PLACEHOLDER_MARK, mark, os.XATTR_REPLACE, follow_symlinks=False)
         except OSError as problem:
-            if problem.errno not in _NO_ROOM:  # some file systems take room for any change: a removal goes on without
+            if problem.errno not in NO_ROOM:  # some file systems take room for any change: a removal goes on without
                 raise
 
     def has_failed(self, path: bytes) -> bool:

@@ -9,7 +9,6 @@ jars, or is damaged; such an archive is removed, and the next driver begins anew
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import stat as stat_module
@@ -18,6 +17,8 @@ import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from holdfast_spark.listening import listen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +39,7 @@ _OF_ITS_KIND = ("--add-modules=", "-XX:+Use", "-XX:-Use", "-XX:ObjectAlignmentIn
 _OF_ALL_JVMS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 """The environment's options for JVMs: agents, ports and heaps that are the driver's."""
 _SHARING = "sharing"
-"""What a JVM says of itself (``java.vm.info``) if it uses an archive."""
+"""A word in ``java.vm.info`` of a JVM that uses an archive."""
 _log = logging.getLogger("holdfast.class_archive")
 
 
@@ -78,8 +79,8 @@ def keep_archive(spark: SparkSession, local: Path) -> None:
     if not hasattr(spark, "_jsparkSession"):
         return  # Spark Connect: the JVM is elsewhere
     try:
+        archive_path(local).with_name(_TRYING).unlink(missing_ok=True)  # the JVM has come up
         _look_at(spark, local, _options(spark))
-        archive_path(local).with_name(_TRYING).unlink(missing_ok=True)
     except Exception as problem:  # noqa: BLE001 whatever Spark's JVM raises: then drivers start as without
         _log.info("the classes of the driver's JVM are not prepared for the next start: %s", problem)
 
@@ -134,17 +135,7 @@ def _watch(spark: SparkSession, command: list[str]) -> None:
         except OSError as problem:
             _log.info("the classes of the driver's JVM are not prepared for the next start: %s", problem)
 
-    def remove() -> None:
-        """Remove the listener, if Spark still runs: it would call a Python that is gone."""
-        atexit.unregister(remove)
-        try:
-            spark.streams.removeListener(listener)
-        except Exception as problem:  # noqa: BLE001 the driver ends
-            _log.debug("the listener is still there: %s", problem)
-
-    listener = Batches()
-    spark.streams.addListener(listener)
-    atexit.register(remove)
+    remove = listen(spark, Batches())
 
 
 def _command(spark: SparkSession, options: list[str], listed: Path) -> list[str]:

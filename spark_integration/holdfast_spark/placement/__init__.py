@@ -6,7 +6,6 @@ Spark knows where state is only as long as a driver lives, and starts lopsided. 
 
 from __future__ import annotations
 
-import atexit
 import logging
 import threading
 from functools import partial
@@ -14,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import HoldingsReply
+from holdfast_spark.listening import listen
 from holdfast_spark.plugin import plugin_works
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.listener import StreamingQueryListener
 
     from holdfast_spark.placement.cluster import Cluster
     from holdfast_spark.placement.query_events import QueryEvents
@@ -56,22 +55,13 @@ def place_state(spark: SparkSession, socket: Path | str) -> bool:
         events = QueryEvents(Steering(cluster, partial(_ask, socket, all_nodes=True), partial(fetch_ahead, spark)))
         threading.Thread(target=_follow_losses, args=(cluster, events), name="holdfast-placement", daemon=True).start()
         listener = PlacementListener(events)
-    spark.streams.addListener(listener)
-    atexit.register(_removed, spark, listener)  # Spark would call a Python that is gone, and log that
+    listen(spark, listener)
     return not is_local
 
 
 def _ask(socket: Path | str, path: str, *, all_nodes: bool) -> HoldingsReply:
     with ControlClient(socket) as daemon:
         return daemon.holdings(path, all_nodes=all_nodes)
-
-
-def _removed(spark: SparkSession, listener: StreamingQueryListener) -> None:
-    """Remove the listener, if Spark still runs."""
-    try:
-        spark.streams.removeListener(listener)
-    except Exception as problem:  # noqa: BLE001 the driver ends
-        _log.debug("the listener is still there: %s", problem)
 
 
 def _follow_losses(cluster: Cluster, events: QueryEvents) -> None:

@@ -57,7 +57,7 @@ class Implementation:
     has_markers: bool = False
     """Whether another tool may store an object ``a/``, which stands for an empty directory."""
     is_of_files: bool = False
-    """Whether a server of ours, or the given one, has files in directories."""
+    """Say whether a server of ours, or the given one, has files in directories."""
     racers: int = 16
     """How many may race for one name. moto looks whether there is an object, and then writes, without a lock: one."""
     put_by_other_tool: Callable[[str, bytes], Any] | None = None

@@ -1,4 +1,4 @@
-"""What this node believes of the stores, and shows of them."""
+"""The view of the stores: what this node believes of them, and shows."""
 
 from __future__ import annotations
 
