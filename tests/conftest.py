@@ -24,9 +24,17 @@ NodeFactory = Callable[..., Node]
 _WITH_MOUNTS = [Path(__file__).parent / name for name in ("crash", "model", "mount", "security", "spark")]
 
 
-def pytest_configure() -> None:
-    """Let programs that tests start end with Ctrl-C, also where a shell has started pytest in the background, deaf to it."""
+@pytest.hookimpl(tryfirst=True)  # before pytest reads where to make tmp_path
+def pytest_configure(config: pytest.Config) -> None:
+    """Let programs that tests start end with Ctrl-C, also where a shell has started pytest in the background, deaf to it.
+
+    Keep every ``tmp_path`` in a directory that this run removes itself. Pytest would remove it three runs later, by
+    recursion, and one deep tree that a test left would end that run with a RecursionError although its tests passed.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.option.basetemp is None:
+        config.option.basetemp = tempfile.mkdtemp(prefix="holdfast-test-")
+        config.add_cleanup(lambda: _remove(Path(config.option.basetemp)))
     settings.register_profile("holdfast", deadline=None)  # a test that is slow on a busy machine is not wrong
     settings.load_profile("holdfast")
     Node.forks = True
