@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ import pytest
 from tests.conftest import NodeFactory
 from tests.mount.test_cached_pages import needs_c_module
 from tests.support.daemons.node import wait_until
-from tests.support.disks.mounts import mounted_image
+from tests.support.disks.mounts import mounted_image, shown_in_place
 from tests.support.users.privileges import needs_root
 
 FREEZE, THAW = 0xC0045877, 0xC0045878  # FIFREEZE, FITHAW of linux/fs.h
@@ -69,3 +70,38 @@ def test_while_writes_wait_for_the_disk_others_are_answered(make_node: NodeFacto
             assert not is_answered_meanwhile(lambda threads: node.pid in threads)
             wait_until(lambda: is_answered_meanwhile(bool))  # not at once where a busy machine takes longer than the pause
         node.stop()
+
+
+@needs_root
+@needs_c_module
+@pytest.mark.parametrize("length", [1, 1 << 20])
+@pytest.mark.parametrize(("share_percent", "loop_writes"), [(74, True), (76, False)])
+def test_before_the_machine_makes_writers_wait_not_even_the_first_write_holds_others_up(
+    make_node: NodeFactory, workspace: Path, length: int, share_percent: int, loop_writes: bool
+) -> None:
+    """The daemon sees how much is to be written out: nobody waits below the mean of the kernel's two thresholds."""
+    vmstat = workspace / "vmstat"
+    vmstat.write_text(with_dirty_pages(Path("/proc/vmstat").read_text(), share_percent))
+    with (
+        mounted_image("ext4", workspace / "disk", 64 << 20) as disk,
+        shown_in_place(vmstat, Path("/proc/vmstat")),
+        ThreadPoolExecutor(1) as writer,
+    ):
+        node = make_node(mount__passthrough=False, store__directory=disk / "store").start()
+        with (node.work / "file").open("wb", buffering=0) as file:
+            with frozen(disk):
+                write = writer.submit(os.pwrite, file.fileno(), bytes(length), 0)
+                wait_until(lambda: bool(waiting_threads(node.pid)))
+                assert (node.pid in waiting_threads(node.pid)) == loop_writes
+                if not loop_writes:
+                    assert not os.path.lexists(node.work / "absent")
+                    assert not write.done()
+            assert write.result() == length
+        node.stop()
+
+
+def with_dirty_pages(vmstat: str, share_percent: int) -> str:
+    """Return the text of /proc/vmstat on a machine with so much to be written out, of what makes writers wait."""
+    limit = sum(int(found) for found in re.findall(r"^nr_dirty(?:_background)?_threshold (\d+)$", vmstat, re.MULTILINE)) // 2
+    dirty = re.sub(r"^nr_dirty \d+$", f"nr_dirty {limit * share_percent // 100}", vmstat, flags=re.MULTILINE)
+    return re.sub(r"^nr_writeback \d+$", "nr_writeback 0", dirty, flags=re.MULTILINE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import resource
 import signal
 from contextlib import suppress
 from functools import partial
@@ -43,6 +44,18 @@ def test_a_bystander_of_nobody_waits_for_nothing(node: Node) -> None:
         pass
     assert min(longest.calls for longest in waits.by_call.values()) >= 1
     waits.check()
+
+
+def test_many_open_files_do_not_grow_the_table_of_descriptors(node: Node) -> None:
+    """Gain: each time it grows, whoever opens a file waits for all processors, and everybody with it."""
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert descriptor_places(node.pid) >= min(limit, 131_072)
+
+
+def descriptor_places(pid: int) -> int:
+    """Return for how many descriptors a process has room in its table."""
+    _, _, behind = Path(f"/proc/{pid}/status").read_text().partition("\nFDSize:")
+    return int(behind.split()[0])
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from holdfast import __version__
 from holdfast.config import Config, LoadedConfig, LogSection, handed_over, load, settings_of
 from holdfast.errors import ConfigurationError, HoldfastError, NotConfiguredError, StoreUnsuitableError, UnmountedError
 from holdfast.preflight import start_checks
-from holdfast.process import allocator, capabilities, startup
+from holdfast.process import allocator, capabilities, descriptors, startup
 from holdfast.supervision.service_manager import NOT_CONFIGURED_STATUS, RESTART_STATUS, ServiceManager, received
 from holdfast.system.text import PrintableStream, printable
 from holdfast.telemetry import LineFormatter, PrivateLogFile
@@ -46,19 +46,20 @@ def main(arguments: list[str] | None = None) -> int:
     capabilities.keep_needed()
     if options.check:
         return _check(options)
-    manager, descriptors = ServiceManager(os.environ, options.unit), received(os.environ)
+    descriptors.make_room()
+    manager, passed = ServiceManager(os.environ, options.unit), received(os.environ)
     starter = _Starter(options.ready_fd, manager)
     try:
         read = _reader(options)
         try:
             # With a mount to take over, a restart may yet find the file mended.
-            loaded = _checked(read, unit="" if descriptors else options.unit)  # before anything is opened, even the log
+            loaded = _checked(read, unit="" if passed else options.unit)  # before anything is opened, even the log
             _set_up_log(loaded.config.log, loaded, in_background=options.background)
         except (ConfigurationError, StoreUnsuitableError):
-            startup.give_up_if_disk_failed(read().config, manager, descriptors)
+            startup.give_up_if_disk_failed(read().config, manager, passed)
             raise
         ready = partial(starter.ready, loaded.config.mount.mountpoint)
-        wants_restart = trio.run(startup.run_daemon, loaded, manager, descriptors, ready, partial(_again, read))
+        wants_restart = trio.run(startup.run_daemon, loaded, manager, passed, ready, partial(_again, read))
     except UnmountedError as problem:
         starter.not_needed(problem)
         return 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import resource
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -56,7 +55,7 @@ async def run_daemon(
     ``read_again`` reads the configuration when it is to be reloaded. Raises ``HoldfastError`` if the daemon can't start;
     nothing is left mounted then, except a mount that can still be taken over. ``UnmountedError``: it need not start.
     """
-    _prepare_process()
+    os.umask(_UMASK)
     handover = _handover(loaded.config, manager, descriptors)
     inheritance = None
     if not handover.fetch():  # before the session is claimed: the daemon that is to take the mount over may be starting
@@ -197,12 +196,6 @@ def _tell(ground: Ground, path: str, events: EventLog) -> None:
         names = printable(", ".join(ground.hidden))
         _log.warning("the mount hides what is in the directory below %s: %s", path, names)
         events.emit("hidden-files", mountpoint=path, names=names)
-
-
-def _prepare_process() -> None:
-    os.umask(_UMASK)
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 @contextmanager

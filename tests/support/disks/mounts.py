@@ -40,6 +40,13 @@ def mounted_read_only(source: Path, path: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def shown_in_place(source: Path, path: Path) -> Iterator[None]:
+    """Show the file ``source`` where the file ``path`` is. Needs root."""
+    with _mount(["mount", "--bind", str(source), str(path)], path):
+        yield
+
+
+@contextmanager
 def mounted_image(kind: str, path: Path, size_bytes: int, *mkfs_options: str) -> Iterator[Path]:
     """Make a file system of ``kind``, as in ext4, in a file beside ``path``, and mount it there. Needs root.
 

@@ -82,7 +82,9 @@ static bool reserve(struct outlet *outlet, size_t size)
 static ssize_t perform(struct job *job, struct outlet *outlet, size_t *spliced)
 {
 	if (job->opcode == OPCODE_WRITE) {
+		struct disk_wait wait = disk_waits_begin(true);
 		enum backing_file_written written = backing_file_write(&job->file, job->written, job->length, job->offset);
+		disk_waits_end(&wait);
 		job->lost = written == BACKING_FILE_LOST;
 		return written == BACKING_FILE_WRITTEN ? (ssize_t)job->length : -1;
 	}
@@ -204,7 +206,7 @@ static bool leave(const struct request_header *header, const unsigned char *requ
 static bool write_at_once(int fd, const struct request_header *header, const struct data_request *wanted,
 			  const struct backing_file *file)
 {
-	struct disk_wait wait = disk_waits_begin();
+	struct disk_wait wait = disk_waits_begin(false);
 	enum backing_file_written written = backing_file_write(file, request_buffer_current(), wanted->length, wanted->offset);
 	disk_waits_end(&wait);
 	if (written == BACKING_FILE_LOST)
