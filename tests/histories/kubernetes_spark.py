@@ -3,12 +3,12 @@
 There are two nodes, with a kubelet and an executor each. In the middle of a batch a pod is killed or replaced; when the
 batches that have arrived are done, the answer is compared. At the end a new driver starts with executors of its own. Each
 row says what the nodes' daemons have fetched, and how many requests of that were for files of state. The rest are the logs
-of the query, which a driver reads that runs on another node than the one before it.
+of the query, which a driver reads that runs on another node than the one before it; stderr has the directories of all.
 
 IMAGE is as for ``tests.histories.kubernetes``. With ``--only`` nothing happens but the start and what has one of these words
 in its row. With ``--operator`` the job is the example of spark-operator, which submits it, again when its driver has ended.
 With ``--logs`` the daemons log at ``debug``, and their logs of each row go to a directory, with the driver's: there is what
-was fetched, and by whom. It exits with 1 if an answer was wrong.
+was fetched, and by whom. It exits with 1 if an answer was wrong, or if state was fetched at the start or after a new driver.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import argparse
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,6 +40,7 @@ _HEAD = (
     "| what happened in the middle of a batch | until the batches were done | fetched from the store "
     "| of it files of state | answer |"
 )
+_ANOTHER_DRIVER = "SIGKILL of the driver, and another one"
 
 
 class _Play:
@@ -51,10 +53,13 @@ class _Play:
         self._arriving: int = options.arriving
         self._logs: Path | None = options.logs
         self._rows = 0
-        self.wrong = 0
+        self.faults: list[str] = []
 
-    def row(self, what: str, strike: Callable[[], None]) -> None:
-        """Let files arrive, do a thing in the middle of the second batch, and print what has come of it."""
+    def row(self, what: str, strike: Callable[[], None], *, state_is_there: bool = False) -> None:
+        """Let files arrive, do a thing in the middle of the second batch, and print what has come of it.
+
+        With ``state_is_there`` each node is to find the state of its partitions at home: what is fetched of it is a fault.
+        """
         last = self._job.arrive(self._arriving)
         self._job.enters(last - self._arriving + 2)
         before = self._fetched()
@@ -65,16 +70,20 @@ class _Play:
         seconds = time.monotonic() - began
         fetched = sum(_since(*both) for both in zip(before, self._fetched(), strict=True))
         answer = self._job.differences()
-        wrong = answer["missing"] + answer["wrong"]
-        self.wrong += wrong
-        told = f"{wrong} rows wrong" if wrong else "equal"
+        told = "equal"
+        if wrong := answer["missing"] + answer["wrong"]:
+            told = f"{wrong} rows wrong"
+            self.faults.append(f"{what}: {told}")
+        keys = self._server.fetched()
+        state = count_state(keys)
+        if state and state_is_there:
+            self.faults.append(f"{what}: {state} files of state fetched")
         self._rows += 1
         if self._logs is not None:
             self._write_logs(self._logs / f"row{self._rows}", f"--since={time.monotonic() - began + _BEFORE_SECONDS:.0f}s")
-        print(
-            f"| {what} | {seconds:.1f} s | {ByteSize(fetched)} | {count_state(self._server.fetched())} | {told} |",
-            flush=True,
-        )
+        print(f"| {what} | {seconds:.1f} s | {ByteSize(fetched)} | {state} | {told} |", flush=True)
+        directories = dict(Counter(key.rpartition("/")[0] for key in keys))
+        print(f"fetched: {directories}; load average {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
 
     def _write_logs(self, directory: Path, since: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -135,7 +144,7 @@ def main() -> int:
         play = _Play(release, job, cluster.nodes, server, options)
         job.submit()
         print(f"{_HEAD}\n|{'---|' * (_HEAD.count('|') - 1)}")
-        play.row("nothing: the start", lambda: None)
+        play.row("nothing: the start", lambda: None, state_is_there=True)
         print(f"executors on {job.executors_nodes()}", file=sys.stderr)
         strikes = {
             "SIGKILL of an executor": play.executor,
@@ -143,13 +152,15 @@ def main() -> int:
             "`kubectl delete pod` of the daemons": lambda: release.replace_pods("daemon"),
             "`kubectl delete pod` of the keepers": play.keepers,
             "`kubectl rollout restart` under those keepers": release.restart,
-            "SIGKILL of the driver, and another one": job.replace_driver,
+            _ANOTHER_DRIVER: job.replace_driver,
         }
         for what, strike in strikes.items():
             if not options.only or any(word in what for word in options.only):
-                play.row(what, strike)
+                play.row(what, strike, state_is_there=what == _ANOTHER_DRIVER)
         print(f"executors on {job.executors_nodes()}", file=sys.stderr)
-        return 1 if play.wrong else 0
+        for fault in play.faults:
+            print(f"wrong: {fault}", file=sys.stderr, flush=True)
+        return 1 if play.faults else 0
 
 
 if __name__ == "__main__":
