@@ -20,6 +20,7 @@ from tests.support.daemons.kept import KeeperProcess, keeper
 from tests.support.daemons.node import Node, StartError, wait_until
 from tests.support.disks.mounts import shared
 from tests.support.load.watching_pod import HOST_TO_CONTAINER, PLAIN, Watched, watching_pod
+from tests.support.processes.memory import memory
 
 KEEPERS_POD = (
     "unshare",
@@ -149,6 +150,13 @@ def test_pods_get_an_error_when_no_keeper_holds_the_mount_and_the_next_one_is_mo
         (kept.work / "after").mkdir()
     assert below(kept) == []
     assert mounts_there(kept) == [mountpoint.FILE_SYSTEM, "tmpfs"]
+
+
+def test_a_keeper_that_holds_a_mount_takes_15_mb(kept: Node) -> None:
+    with keepers_pod(kept) as first:
+        kept.start()
+        wait_until(lambda: is_kept(kept))
+        assert memory(first.pid).resident < 15_000_000, memory(first.pid)
 
 
 def test_a_daemon_whose_keeper_is_dead_says_so_and_unmounts_on_sigterm(kept: Node) -> None:

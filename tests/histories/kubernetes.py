@@ -2,8 +2,8 @@
 
 IMAGE is the archive that ``systemd.kubernetes.image`` makes. Pods on a node watch the mount by each way to have it. After
 each thing that happens a row says how long the longest of their rounds took, and which errors they had. It exits with 1 if
-there was an error, or something below the mount. Kubernetes' programs are built at the first time, which takes twelve
-minutes of processor time; the rest takes two minutes.
+there was an error, something below the mount, or too much memory in keeper or driver. Kubernetes' programs are built at the
+first time, which takes twelve minutes of processor time; the rest takes two minutes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from tests.support.kubernetes.release import MOUNTPOINT, Release
 from tests.support.kubernetes.watching_pods import WatchingPods
 from tests.support.stores.s3 import serving_versitygw
 
+_MOST_MEMORY = {"keeper": 15_000_000, "csi": 40_000_000}
+"""In bytes, of one process."""
 _HEAD = "| what happened | until all was ready again | longest wait of a pod | errors in pods |"
 
 
@@ -42,7 +44,7 @@ class History:
         pods = self._pods_before_the_release("first")
         self._all_that_happens(pods)
         self._nothing_is_below()
-        self._print_memory()
+        self._memory_is_small()
         pods.end()
         with self._release.client(self._node) as client:
             wait_until(lambda: all(info.holder is None for info in client.workdirs()))
@@ -143,12 +145,15 @@ class History:
         if set(at) - set(of_pods) != set(expected) or len(of_pods) != volumes:
             self.faults.append(f"mounted, but for {volumes} volumes and {expected}: {at}")
 
-    def _print_memory(self) -> None:
-        for component in ("keeper", "csi"):
+    def _memory_is_small(self) -> None:
+        for component, most in _MOST_MEMORY.items():
             (pod,) = self._release.pods(component)
-            for pid, command in self._node.processes(pod["metadata"]["uid"]).items():
-                if "holdfast" in command:
-                    print(f"memory of {component}: {self._node.memory(pid)}", file=sys.stderr, flush=True)
+            pids = [pid for pid, command in self._node.processes(pod["metadata"]["uid"]).items() if "holdfast" in command]
+            assert pids, f"no process of {component}"
+            for memory in map(self._node.memory, pids):
+                print(f"memory of {component}: {memory}", file=sys.stderr, flush=True)
+                if memory.resident > most:
+                    self.faults.append(f"memory of {component}: {memory}")
 
     def _timed(self, does: Callable[[], object]) -> float:
         began = time.monotonic()

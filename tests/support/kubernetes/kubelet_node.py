@@ -16,6 +16,7 @@ from tests.cluster.namespaces import Identity, Namespaces
 from tests.cluster.node_init import Plan
 from tests.support.daemons.node import wait_until
 from tests.support.kubernetes.programs import debian_files, program
+from tests.support.processes.memory import Memory, memory
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _SETTLED = {  # what kubelet would set for the whole machine
@@ -112,12 +113,9 @@ class KubeletNode:
                     found[pid] = command
         return found
 
-    def memory(self, pid: int) -> str:
-        """Return what a process has in memory, and how much of that is nobody else's."""
-        lines = (self.seen(Path("/proc")) / f"{pid}/smaps_rollup").read_text().splitlines()[1:]
-        kilobytes = {name: int(rest.split()[0]) * 1.024 for name, _, rest in (line.partition(":") for line in lines)}
-        own = kilobytes["Private_Clean"] + kilobytes["Private_Dirty"]
-        return f"{kilobytes['Rss'] / 1000:.1f} MB, of which {own / 1000:.1f} are its own"
+    def memory(self, pid: int) -> Memory:
+        """Return what a process has in memory."""
+        return memory(pid, self.seen(Path("/proc")))
 
     def kill_pod(self, pod: str) -> None:
         """SIGKILL all processes of the containers of the pod with this uid; return when they are gone."""
