@@ -28,6 +28,10 @@ _SETTLED = {  # what kubelet would set for the whole machine
     "kernel/keys/root_maxbytes": "25000000",
 }
 _SHARED = ("/mnt", "/var/lib/kubelet")
+_SHARES = {"cpu.shares": 1024, "cpu.weight": 100}
+"""A cgroup's files with its share of the processors, in version 1 and 2, and the number that is one process's share."""
+_AS_PROCESSES = 6
+"""A cluster's share: beside much other work all of its pods would else have that of one process, and time out."""
 _SPARK = "spark:x:185:0::/tmp:/bin/sh"  # Java wants to know the user's name
 _CONTAINERD = """\
 version = 2
@@ -202,6 +206,9 @@ class KubeletNode:
                 for name in ("cpuset.cpus", "cpuset.mems"):  # version 1: a new one has none, and takes no process
                     if (group / name).exists() and not (group / name).read_text().strip():
                         (group / name).write_text((group.parent / name).read_text())
+            for name, usual in _SHARES.items():
+                if (share := root / self._cgroup.split("/")[0] / name).exists():
+                    share.write_text(str(usual * _AS_PROCESSES))
 
     def _starts(self, name: str, *command: str) -> None:
         with (self.directory / f"{name}.log").open("ab") as log:

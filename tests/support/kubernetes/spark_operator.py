@@ -16,7 +16,7 @@ from tests.support.kubernetes.cluster import API_SERVER, KubernetesCluster
 from tests.support.kubernetes.images import APPLICATION_IMAGE, write_program_image
 from tests.support.kubernetes.kubectl import KubectlError, is_ready, wait_for_kubernetes
 from tests.support.kubernetes.programs import SPARK_OPERATOR, module_directory, operator_program
-from tests.support.kubernetes.spark_pods import SETTINGS, SPARK_HOME, SparkPods, spark_programs
+from tests.support.kubernetes.spark_pods import PATIENCE_SECONDS, SETTINGS, SPARK_HOME, SparkPods, spark_programs
 
 OPERATOR_IMAGE = "localhost/spark-operator:1"
 _NAMESPACE = "spark-operator"
@@ -96,7 +96,7 @@ class OperatedJob(SparkPods):
                 return False
             return pod["metadata"]["uid"] != but_not and is_ready(pod)
 
-        wait_for_kubernetes(is_there)
+        wait_for_kubernetes(is_there, PATIENCE_SECONDS)
         self._follow()
 
     def _application(self) -> dict[str, Any]:

@@ -29,7 +29,8 @@ _NAME = "flights"
 SPARK_HOME = Path(pyspark.__file__).parent
 _PIPELINE = _ROOT / "spark_integration/holdfast_spark/pipeline/__main__.py"
 _ENTERED, _DONE = re.compile(r'^\{"entered": (\d+)', re.MULTILINE), re.compile(r'^\{"done": (\d+)', re.MULTILINE)
-_PATIENCE_SECONDS = 1200
+PATIENCE_SECONDS = 1200
+"""For what the job does, and for a driver to start, beside much other work."""
 _OTHERS = {"labelSelector": {"matchLabels": {"spark-role": "executor"}}, "topologyKey": "kubernetes.io/hostname"}
 _APART = {
     "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": _OTHERS}]}
@@ -114,7 +115,7 @@ class SparkPods:
         command += self._command()
         told = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert told.returncode == 0, told.stderr[-3000:]
-        self._kubectl.run("wait", f"pod/{self.driver}", "--for=condition=Ready", f"--timeout={_PATIENCE_SECONDS}s")
+        self._kubectl.run("wait", f"pod/{self.driver}", "--for=condition=Ready", f"--timeout={PATIENCE_SECONDS}s")
         self._follow()
 
     def executors(self) -> list[Any]:
@@ -142,10 +143,10 @@ class SparkPods:
     def replace_driver(self) -> None:
         """SIGKILL the driver, and submit the job again when its pod has ended, and its executors' with it."""
         self.kill(self._kubectl.get("pod", self.driver))
-        wait_for_kubernetes(lambda: self._kubectl.get("pod", self.driver)["status"]["phase"] == "Failed")
+        wait_for_kubernetes(lambda: self._kubectl.get("pod", self.driver)["status"]["phase"] == "Failed", PATIENCE_SECONDS)
         self._following.wait()
         self._kubectl.delete("pod", self.driver)  # its executors are deleted with it, as its dependents
-        wait_for_kubernetes(lambda: not self.executors())
+        wait_for_kubernetes(lambda: not self.executors(), PATIENCE_SECONDS)
         self.submit()
 
     def differences(self) -> dict[str, int]:
@@ -174,7 +175,7 @@ class SparkPods:
             return any(int(found) >= batch for found in milestone.findall(self._log.read_text(errors="replace")))
 
         try:
-            wait_until(lambda: is_reached() or self._following.poll() is not None, _PATIENCE_SECONDS)
+            wait_until(lambda: is_reached() or self._following.poll() is not None, PATIENCE_SECONDS)
             assert is_reached(), self.said()[-5000:]
         except AssertionError as problem:
             problem.add_note(self._kubectl.run("get", "pods", "--output=wide") + self._kubectl.run("get", "events")[-3000:])
