@@ -15,4 +15,6 @@ exec spark-submit --master "k8s://$server" --deploy-mode cluster --name flights 
   --conf spark.kubernetes.executor.podTemplateFile=executor.yaml \
   --conf spark.kubernetes.executor.podTemplateContainerName=executor \
   --conf spark.executor.instances=2 \
+  --conf spark.scheduler.minRegisteredResourcesRatio=1.0 \
+  --conf spark.scheduler.maxRegisteredResourcesWaitingTime=120s \
   "$job"
