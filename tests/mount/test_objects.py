@@ -86,7 +86,7 @@ def test_another_writer_sends_when_it_closes(node: Node, remote_files: Path) -> 
 
 def test_who_reads_a_checksum_file_as_hadoop_does_asks_the_daemon_seldom(node: Node) -> None:
     sidecar = node.checkpoints / ".000012-0a1b2c3d-0000-4000-8000-0123456789ab.sst.crc"
-    sidecar.write_bytes(bytes(368_916))
+    sidecar.write_bytes(b"1" * 368_916)  # not bytes(n): memory that nobody has touched is written page by page
     before = node.status().kernel_requests["GETATTR"]
     with sidecar.open("rb", buffering=0) as file:
         while os.fstat(file.fileno()).st_size > file.tell():
