@@ -111,6 +111,37 @@ def test_a_new_file_whose_time_was_looked_at_before_its_close_shows_it_too(
     with path.open("wb", buffering=0) as writer:
         writer.write(b"one")
         tell(path)
+    shown, names = mtime(path), os.listdir(node.checkpoints)  # a link is an object of its own, stored a moment apart
+    assert shown in {clock.last_modified(f"checkpoints/{name}") * SECOND for name in names}
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["before its close", "after it"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: os.chmod(path, 0o600),
+        lambda path: os.chown(path, 1, 1),
+        lambda path: subprocess.run(["touch", "-a", "-d", "@1", path], check=True),
+        lambda path: os.link(path, path.with_name("link")),
+        _list_and_stat,
+    ],
+    ids=["chmod", "chown", "touch -a", "link", "list"],
+)
+@pytest.mark.promise("mtime")
+def test_a_change_between_the_upload_and_the_first_look_shows_no_other_time(
+    node: Node, clock: ShiftedClock, change: Callable[[Path], None], *, is_open: bool
+) -> None:
+    """Replies to changes have attributes too, which the kernel keeps; the store's answer to the PUT did not have the time."""
+    path = node.checkpoints / "file"
+    path.write_bytes(b"two")
+    os.listdir(node.checkpoints)
+    with path.open("wb", buffering=0) as writer:
+        writer.write(b"one")
+        os.fsync(writer.fileno())
+        if is_open:
+            change(path)
+    if not is_open:
+        change(path)
     assert mtime(path) == clock.last_modified("checkpoints/file") * SECOND
 
 
@@ -198,6 +229,20 @@ def test_vim_saves_twice_without_a_warning(node: Node) -> None:
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert path.read_text() == "one\ntwo\nthree\n"
+
+
+@pytest.mark.promise("mtime")
+def test_vim_saves_what_another_vim_saved_a_moment_ago(node: Node) -> None:
+    """Vim sets the mode of a file that it writes in place, once it is synced and before its close."""
+    vim = shutil.which("vim") or shutil.which("vim.basic")
+    if vim is None:
+        pytest.skip("there is no vim")
+    path = node.checkpoints / "notes.txt"
+    path.write_text("one\n")
+    for word in ("two", "three", "four"):
+        command = [vim, "-N", "-u", "NONE", "-i", "NONE", "-es", "+set backupcopy=yes", f"+normal Go{word}", "+wq", path]
+        subprocess.run(command, stdin=subprocess.DEVNULL, timeout=60, check=True)
+    assert path.read_text() == "one\ntwo\nthree\nfour\n"
 
 
 @pytest.mark.promise("mtime")

@@ -165,7 +165,7 @@ class ImmediateReplies:
         creation = self._files.creation.file(directory, name, mode, flags, self._request, caller)
         node, stat, handle = step(creation)
         node.lookups += 1
-        return wire_format.entry(node.id, stat, self._directories.seconds(node)) + _opened(handle)
+        return wire_format.entry(node.id, stat, self._files.lookup.seconds(node)) + _opened(handle)
 
     def _mkdir(self, directory: Node, body: bytes, caller: Caller) -> Answer:
         mode = wire_format.MKDIR.unpack_from(body)[0] & 0o7777
@@ -209,7 +209,7 @@ class ImmediateReplies:
         if changes is None:
             return None
         stat = step(self._files.change(node, changes, caller))
-        return wire_format.attributes(node.id, stat, self._directories.seconds(node))
+        return wire_format.attributes(node.id, stat, self._files.lookup.seconds(node))
 
     def _statfs(self, node: Node, body: bytes, caller: Caller) -> Answer:
         return wire_format.file_system(self._files.attrs.file_system(node, caller))

@@ -94,7 +94,7 @@ class Operations(pyfuse3.Operations):
         async with self._turns.names.of(ctx.uid):
             node, stat, handle = await self._room(parent).with_room(create)
         self._answer(request, handle)
-        return FileInfo(fh=handle_of(node, changes=True)), entry_of(Found(node, stat, self._directories.seconds(node)))
+        return FileInfo(fh=handle_of(node, changes=True)), entry_of(Found(node, stat, self._files.lookup.seconds(node)))
 
     @replies
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
@@ -191,7 +191,7 @@ class Operations(pyfuse3.Operations):
         )
         async with self._turns.names.of(ctx.uid):
             stat = await change()
-        return attributes_of(node, stat, 0.0, self._directories.seconds(node))
+        return attributes_of(node, stat, 0.0, self._files.lookup.seconds(node))
 
     @replies
     async def statfs(self, ctx: RequestContext) -> StatvfsData:

@@ -175,14 +175,14 @@ class Listings:
         may_be_spoilt = zone.remote is not None and self._nodes.of_backing(stat.st_ino) is None
         if may_be_spoilt and self._object_copies.is_spoilt(self._policy.name(node, name).path, stat):
             return None
-        return self._lookup.local(node, name, stat, self._directories.seconds(node))
+        return self._lookup.listed(node, name, stat)
 
     def _entry_of_store(self, name: Name, stat: FileStat | None) -> Found | None:
         listing = self._view.listing(name.place)
         known = listing.object(name.name)
         if stat is not None and self._still_here(name, stat):
             stat = self._directories.stat(name.directory, name.name) or stat
-            return self._lookup.local(name.directory, name.name, stat, self._directories.seconds(name.directory))
+            return self._lookup.listed(name.directory, name.name, stat)
         if self._visibility.hides_object(name):
             return None
         if known is None and (not listing.has_directory(name.name) or self._visibility.may_hide_directory(name)):

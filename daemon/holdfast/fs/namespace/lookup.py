@@ -142,7 +142,19 @@ class Lookup:
 
     def new(self, node: Node, stat: FileStat) -> Found:
         """Return the reply for a name that was just made, other than by CREATE."""
-        return Found(node, self._shown(node, stat), self._directories.seconds(node))
+        return Found(node, self._shown(node, stat), self.seconds(node))
+
+    def listed(self, directory: Node, name: bytes, stat: FileStat) -> Found:
+        """Return an entry that has a file in the tree, for the reply to READDIRPLUS."""
+        found = self.local(directory, name, stat, self._directories.seconds(directory))
+        return found._replace(seconds=0.0) if found.node.backing in self._times.awaited else found
+
+    def seconds(self, node: Node) -> float:
+        """Return how long the kernel may cache attributes that are told without asking the store for a time.
+
+        Not at all while the time of a file's object is awaited: the file would show this node's time, then the store's.
+        """
+        return 0.0 if node.backing in self._times.awaited else self._directories.seconds(node)
 
     def missing_seconds(self, directory: Node, name: bytes) -> float:
         """Return how long the kernel may cache the answer that ``name`` is not in ``directory``."""
