@@ -131,7 +131,7 @@ def test_a_new_file_whose_time_was_looked_at_before_its_close_shows_it_too(
 def test_a_change_between_the_upload_and_the_first_look_shows_no_other_time(
     node: Node, clock: ShiftedClock, change: Callable[[Path], None], *, is_open: bool
 ) -> None:
-    """Replies to changes have attributes too, which the kernel keeps; the store's answer to the PUT did not have the time."""
+    """Replies to changes have attributes too, which the kernel keeps; the answer to the PUT did not have the time."""
     path = node.checkpoints / "file"
     path.write_bytes(b"two")
     os.listdir(node.checkpoints)
@@ -240,8 +240,8 @@ def test_vim_saves_what_another_vim_saved_a_moment_ago(node: Node) -> None:
     path = node.checkpoints / "notes.txt"
     path.write_text("one\n")
     for word in ("two", "three", "four"):
-        command = [vim, "-N", "-u", "NONE", "-i", "NONE", "-es", "+set backupcopy=yes", f"+normal Go{word}", "+wq", path]
-        subprocess.run(command, stdin=subprocess.DEVNULL, timeout=60, check=True)
+        command = [vim, "-N", "-u", "NONE", "-i", "NONE", "-es", "+set backupcopy=yes", f"+normal Go{word}", "+wq"]
+        subprocess.run([*command, path], stdin=subprocess.DEVNULL, timeout=60, check=True)
     assert path.read_text() == "one\ntwo\nthree\nfour\n"
 
 

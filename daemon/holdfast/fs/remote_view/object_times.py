@@ -63,7 +63,7 @@ class ObjectTimes:
             if not self._shown_by_open(node, inode, awaited, info.modified_ns):
                 self._give(inode, entry, awaited, info.modified_ns)
         elif name.policy.revalidated:
-            self._await(inode, awaited)
+            self._await(inode, entry, awaited)
         if node is not None and (node.opened is not None or inode in self._awaited or entry.mtime_ns != shown_ns):
             self._let_kernel_ask(node, entry)
 
@@ -119,7 +119,11 @@ class ObjectTimes:
         """Say whether the file ``stat`` has only got its object's time since that stamp, and no other change."""
         return self._given.get(stat.st_ino) == (since, stamp_of(stat))
 
-    def _await(self, inode: FileId, awaited: _Awaited) -> None:
+    def _await(self, inode: FileId, entry: Entry, awaited: _Awaited) -> None:
+        earlier = self._awaited.get(inode)
+        before = entry.name_at(earlier.name.path) if earlier is not None else None
+        if earlier is not None and before is not None and before.etag == earlier.etag:
+            return  # a link shows the time of the file that it was made of
         if len(self._awaited) >= _MOST_AWAITED:
             del self._awaited[next(iter(self._awaited))]
         self._awaited[inode] = awaited
