@@ -17,7 +17,13 @@ from holdfast.mount import mountpoint
 from tests.support.daemons.node import Node
 from tests.support.users.privileges import needs_root
 
-pytest_plugins = ["tests.support.stores.s3", "tests.support.stores.hdfs", "tests.support.stores.contract_servers"]
+pytest_plugins = [
+    "tests.support.stores.s3",
+    "tests.support.stores.hdfs",
+    "tests.support.stores.ha_hdfs",
+    "tests.support.stores.https_hdfs",
+    "tests.support.stores.contract_servers",
+]
 
 NodeFactory = Callable[..., Node]
 

@@ -17,6 +17,7 @@ from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node
 from tests.support.stores.contract_servers import StoreServer
 from tests.support.stores.hdfs import Hdfs
+from tests.support.stores.s3 import Versitygw
 from tests.support.stores.two_nodes import two_nodes
 
 RACES = int(os.environ.get("HOLDFAST_TEST_RACES", "3"))
@@ -24,17 +25,17 @@ RACES = int(os.environ.get("HOLDFAST_TEST_RACES", "3"))
 pytestmark = pytest.mark.timeout(60 + 10 * RACES)
 
 
-@pytest.fixture(params=["azurite", "gs-fake", "hdfs", "s3-ceph"])
-def place(request: pytest.FixtureRequest, store_server: Callable[[str], StoreServer]) -> StoreServer | Hdfs:
+@pytest.fixture(params=["azurite", "gs-fake", "hdfs", "s3-ceph", "s3-versitygw"])
+def place(request: pytest.FixtureRequest, store_server: Callable[[str], StoreServer]) -> StoreServer | Hdfs | Versitygw:
     """A place at each server that creates a name once."""
-    if request.param == "hdfs":
-        hdfs: Hdfs = request.getfixturevalue("hdfs")
-        return hdfs.below("races")
+    if request.param in ("hdfs", "s3-versitygw"):
+        server: Hdfs | Versitygw = request.getfixturevalue(request.param.replace("-", "_"))
+        return server.below("races")
     return store_server(request.param)
 
 
 @pytest.fixture
-def nodes(make_node: NodeFactory, place: StoreServer | Hdfs) -> list[Node]:
+def nodes(make_node: NodeFactory, place: StoreServer | Hdfs | Versitygw) -> list[Node]:
     return two_nodes(make_node, place)
 
 

@@ -9,14 +9,10 @@ from __future__ import annotations
 import errno
 import http
 import http.client
-import ssl
-import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
-from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -29,6 +25,7 @@ from holdfast.errors import (
     RemoteRefusedError,
     RemoteUnavailableError,
 )
+from holdfast.remote.hdfs_namenodes import Failure, Namenodes, failure_in, unanswered
 from holdfast.remote.hdfs_options import HdfsAccess
 from holdfast.remote.life_signs import sign_of_life
 from holdfast.remote.redaction import masked
@@ -38,8 +35,6 @@ if TYPE_CHECKING:
     import httpx
 
 _BUFFER_BYTES = 1 << 20
-_LONGEST_TEXT = 300
-_STANDBY = "StandbyException"
 _INVALID_TOKEN = "InvalidToken"
 _NO_ATTRIBUTES = "The XAttr operation has been rejected"
 
@@ -58,15 +53,6 @@ class HdfsIOError(RemoteUnavailableError):
     """HDFS has no better word for it than IOException."""
 
 
-class _Exception(msgspec.Struct):
-    exception: str
-    message: str = ""
-
-
-class _Failure(msgspec.Struct, rename="pascal"):
-    remote_exception: _Exception
-
-
 class _Location(msgspec.Struct, rename="pascal"):
     location: str
 
@@ -81,7 +67,7 @@ class HdfsClient:
         self._secrets = secrets
         self._request_timeout_seconds = request_timeout_seconds
         self._connect_timeout_seconds = connect_timeout_seconds
-        self._active = 0
+        self._namenodes = Namenodes(access, secrets, request_timeout_seconds, connect_timeout_seconds)
 
     def ask(self, what: str, method: str, path: str, op: str, answer: type[T] | None, **parameters: str) -> T:
         """Return the namenode's answer to an operation on ``path``.
@@ -130,62 +116,10 @@ class HdfsClient:
             self._exchange(what, connection, "PUT", place.location, buffers, headers).close()
 
     def _send(self, what: str, method: str, path: str, op: str, parameters: dict[str, str]) -> httpx.Response:
-        """Send a request to the namenode that is active; where one says that it is not, or does not answer, to the next."""
-        import httpx
-
-        token = self._token(what)
-        identity = {"delegation": token} if token else {"user.name": self._access.user}
-        if self._access.kerberos:
-            identity.pop("user.name", None)
-        query = urlencode({"op": op, **parameters, **identity}, quote_via=quote)
-        problem: HoldfastError | None = None
-        for _ in self._access.origins:
-            sign_of_life()
-            active = self._active
-            try:
-                response = self._http.request(method, f"{self._access.origins[active]}/webhdfs/v1{quote(path)}?{query}")
-            except httpx.TransportError as failed:
-                self._active = (active + 1) % len(self._access.origins)
-                problem = self._unanswered(what, failed)
-                if not isinstance(failed, httpx.ConnectError | httpx.ConnectTimeout):
-                    raise problem from None  # it may have been carried out
-                continue
-            if response.status_code < http.HTTPStatus.BAD_REQUEST:
-                return response
-            failure = _failure_in(response.status_code, response.content)
-            if failure.exception != _STANDBY:
-                raise self._translated(what, response.status_code, failure)
-            self._active = (active + 1) % len(self._access.origins)
-            problem = RemoteUnavailableError(f"{what}: no namenode is active")
-        assert problem is not None
-        raise problem
-
-    def _token(self, what: str) -> str:
-        if not self._access.token_file:
-            return self._access.token
-        try:
-            return Path(self._access.token_file).read_text("ascii").strip()
-        except (OSError, UnicodeDecodeError) as problem:
-            raise RemoteUnavailableError(f"{printable(what)}: token_file {self._access.token_file}: {problem}") from None
-
-    @cached_property
-    def _http(self) -> httpx.Client:
-        import httpx
-
-        auth = None
-        if self._access.kerberos and not (self._access.token or self._access.token_file):
-            from holdfast.remote.hdfs_kerberos import Negotiate
-
-            auth = Negotiate()
-        timeout = httpx.Timeout(self._request_timeout_seconds, connect=self._connect_timeout_seconds)
-        trusted = self._trusted if self._access.origins[0].startswith("https") else False
-        client = httpx.Client(auth=auth, timeout=timeout, verify=trusted, trust_env=False)
-        weakref.finalize(self, client.close)
-        return client
-
-    @cached_property
-    def _trusted(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=self._access.ca_file or None)
+        response = self._namenodes.send(what, method, path, op, parameters)
+        if response.status_code >= http.HTTPStatus.BAD_REQUEST:
+            raise self._translated(what, response.status_code, failure_in(response.status_code, response.content))
+        return response
 
     def _connected(self, what: str, location: str) -> http.client.HTTPConnection:
         options: dict[str, Any] = {"timeout": self._connect_timeout_seconds, "blocksize": _BUFFER_BYTES}
@@ -197,7 +131,7 @@ class HdfsClient:
                 raise http.client.InvalidURL("the namenode names no datanode")
             connection: http.client.HTTPConnection
             if parts.scheme == "https":
-                connection = http.client.HTTPSConnection(server, context=self._trusted, **options)
+                connection = http.client.HTTPSConnection(server, context=self._namenodes.trusted, **options)
             else:
                 connection = http.client.HTTPConnection(server, **options)
             connection.connect()
@@ -227,7 +161,7 @@ class HdfsClient:
                 content = response.read(_BUFFER_BYTES)
         except (OSError, http.client.HTTPException) as problem:
             raise self._unanswered(f"{what}: datanode {parts.netloc}", problem) from None
-        raise self._translated(what, response.status, _failure_in(response.status, content))
+        raise self._translated(what, response.status, failure_in(response.status, content))
 
     def _decoded(self, what: str, content: bytes, answer: type[T] | None) -> T:
         try:
@@ -236,13 +170,12 @@ class HdfsClient:
             raise RemoteUnavailableError(f"{what}: the answer is not WebHDFS's: {problem}") from None
 
     def _unanswered(self, what: str, problem: Exception) -> RemoteUnavailableError:
-        text = masked(str(problem), self._secrets) or type(problem).__name__
-        return RemoteUnavailableError(f"{printable(what)}: {text}")
+        return unanswered(what, problem, self._secrets)
 
-    def _translated(self, what: str, status: int, failure: _Exception) -> HoldfastError:
+    def _translated(self, what: str, status: int, failure: Failure) -> HoldfastError:
         """Return the error for an answer that is one."""
         kind = failure.exception
-        said = printable(masked(failure.message.partition("\n")[0][:_LONGEST_TEXT], self._secrets))
+        said = printable(masked(failure.first_line, self._secrets))
         text = f"{printable(what)}: {kind}: {said}"
         if kind in ("FileNotFoundException", "FileAlreadyExistsException"):
             return ObjectMissingError(text) if kind == "FileNotFoundException" else ObjectExistsError(text)
@@ -271,11 +204,3 @@ class HdfsClient:
         if self._access.token_file:
             return RemoteUnavailableError(f"{text}; a new one in {self._access.token_file} is waited for")
         return CredentialsExpiredError(f"{text}; it comes from the option token, which nothing renews")
-
-
-def _failure_in(status: int, content: bytes) -> _Exception:
-    """Return the error that an answer is."""
-    try:
-        return msgspec.json.decode(content, type=_Failure).remote_exception
-    except msgspec.DecodeError:  # of a proxy, or of the web server before Hadoop saw the request
-        return _Exception(f"HTTP status {status}", content[:_LONGEST_TEXT].decode(errors="replace"))

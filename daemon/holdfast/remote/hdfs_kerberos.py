@@ -13,20 +13,22 @@ from typing import Any
 import httpx
 
 from holdfast.errors import HoldfastError, RemoteRefusedError, RemoteUnavailableError
+from holdfast.remote.hdfs_namenodes import NoPrincipalError
 from holdfast.system.text import printable
 
 _FIRST_CODE = -1765328384 % 2**32
 """The first of Kerberos' own codes (``ERROR_TABLE_BASE_krb5``), as an unsigned number like all of GSSAPI's."""
+_NO_SUCH_SERVICE = 7
+"""KDC_ERR_S_PRINCIPAL_UNKNOWN: the other namenode may have a principal."""
 _FINAL = {
     "KDC_ERR_C_PRINCIPAL_UNKNOWN": 6,
-    "KDC_ERR_S_PRINCIPAL_UNKNOWN": 7,
     "KDC_ERR_CLIENT_REVOKED": 18,
     "KDC_ERR_KEY_EXPIRED": 23,
     "KDC_ERR_PREAUTH_FAILED": 24,
     "KRB_AP_ERR_BAD_INTEGRITY": 31,
     "KT_NOTFOUND": 181,
 }
-"""Wrong principals and keys, by their place among the codes. To ask again helps nobody, and a KDC may lock the account."""
+"""A wrong user or a wrong key, by their place among the codes. To ask again helps nobody, and a KDC may lock the account."""
 
 
 class Negotiate(httpx.Auth):
@@ -54,5 +56,7 @@ def _refusal(service: str, problem: Any) -> HoldfastError:
     """Return the error for a ticket that could not be had. Most reasons pass: a ticket is renewed, a KDC comes back."""
     said = problem.get_all_statuses(problem.min_code, False) or problem.get_all_statuses(problem.maj_code, True)
     text = printable(f"Kerberos gives no ticket for {service}: {'; '.join(said)}")
+    if problem.min_code - _FIRST_CODE == _NO_SUCH_SERVICE:
+        return NoPrincipalError(text)
     is_final = problem.min_code - _FIRST_CODE in _FINAL.values()
     return RemoteRefusedError(text) if is_final else RemoteUnavailableError(text)

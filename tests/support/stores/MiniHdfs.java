@@ -1,4 +1,5 @@
 import java.io.File;
+import java.net.InetSocketAddress;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
 
@@ -15,7 +16,9 @@ public class MiniHdfs {
         }
         MiniDFSCluster cluster = new MiniDFSCluster.Builder(configuration, new File(arguments[0])).numDataNodes(1).build();
         cluster.waitActive();
-        System.out.println("READY " + cluster.getNameNodePort() + " " + cluster.getNameNode().getHttpAddress().getPort());
+        InetSocketAddress http = cluster.getNameNode().getHttpAddress();
+        InetSocketAddress web = http != null ? http : cluster.getNameNode().getHttpsAddress();
+        System.out.println("READY " + cluster.getNameNodePort() + " " + web.getPort());
         Thread.sleep(Long.MAX_VALUE);
     }
 }

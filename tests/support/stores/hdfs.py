@@ -34,7 +34,7 @@ from tests.support.processes.stopping import stop
 from tests.support.tools.cache import cache_directory, locked
 
 _HERE = Path(__file__).parent
-_HDFS = _HERE / "hdfs_pom.xml"
+HDFS_POM = _HERE / "hdfs_pom.xml"
 _MINIKDC = _HERE / "minikdc_pom.xml"
 _START_SECONDS = 300.0
 _READY = re.compile(rb"^READY (\d+) (\d+)$", re.MULTILINE)
@@ -42,7 +42,7 @@ _JAVA = ("java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _KDC = re.compile(rb"^KDC (\d+)$", re.MULTILINE)
 _TOKEN = re.compile(rb"^TOKEN (\S+)$", re.MULTILINE)
 _JDK_KERBEROS = ("--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED",)
-_FAST = ("dfs.namenode.edits.noeditlogchannelflush=true",)
+FAST = ("dfs.namenode.edits.noeditlogchannelflush=true",)
 
 
 class NoHdfsError(OSError):
@@ -158,34 +158,37 @@ class SecureHdfs:
 
 
 @contextmanager
-def serving_hdfs(*settings: str) -> Iterator[Hdfs]:
-    """Run an HDFS with ``settings`` (``NAME=VALUE``) until the block ends. Raises ``NoHdfsError``."""
-    jars = _jars(_HDFS)
-    with _running("MiniHdfs.java", [f"{jars}/*"], (), [*_FAST, *settings]) as (process, output):
-        ready = _await_said(process, output, _READY)
+def serving_hdfs(*settings: str, configuration: Path | None = None) -> Iterator[Hdfs]:
+    """Run an HDFS with ``settings`` (``NAME=VALUE``) until the block ends. Raises ``NoHdfsError``.
+
+    ``configuration`` is a directory with more of Hadoop's files.
+    """
+    jars = [f"{jars_of(HDFS_POM)}/*", *([] if configuration is None else [str(configuration)])]
+    with running_java("MiniHdfs.java", jars, (), [*FAST, *settings]) as (process, output):
+        ready = await_said(process, output, _READY)
         yield Hdfs(int(ready[1]), int(ready[2]), process.pid)
 
 
 @contextmanager
 def serving_secure_hdfs(*settings: str) -> Iterator[SecureHdfs]:
     """Run an HDFS with a KDC and ``settings`` (``NAME=VALUE``) until the block ends. Raises ``NoHdfsError``."""
-    jars = [f"{_jars(_HDFS)}/*", f"{_jars(_MINIKDC)}/*"]
-    with _running("SecureHdfs.java", jars, _JDK_KERBEROS, [*_FAST, *settings]) as (process, output):
-        ready = _await_said(process, output, _READY)
-        kdc_port = int(_await_said(process, output, _KDC)[1])
+    jars = [f"{jars_of(HDFS_POM)}/*", f"{jars_of(_MINIKDC)}/*"]
+    with running_java("SecureHdfs.java", jars, _JDK_KERBEROS, [*FAST, *settings]) as (process, output):
+        ready = await_said(process, output, _READY)
+        kdc_port = int(await_said(process, output, _KDC)[1])
         numbers = itertools.count(1)
 
         def new_token() -> str:
             assert process.stdin is not None
             process.stdin.write(b"\n")
             process.stdin.flush()
-            return _await_said(process, output, _TOKEN, next(numbers))[1].decode()
+            return await_said(process, output, _TOKEN, next(numbers))[1].decode()
 
         yield SecureHdfs(int(ready[2]), int(ready[1]), kdc_port, output.parent, new_token)
 
 
 @contextmanager
-def _running(
+def running_java(
     source: str, jars: list[str], options: Iterable[str], settings: list[str]
 ) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """Run a Java program in a directory of its own until the block ends; yield the process and the file of its output."""
@@ -207,7 +210,7 @@ def _running(
 def hdfs() -> Iterator[Hdfs]:
     """An HDFS for all tests; ``below`` gives each its place."""
     try:
-        _jars(_HDFS)
+        jars_of(HDFS_POM)
     except NoHdfsError as problem:
         pytest.skip(str(problem))
     with serving_hdfs() as running:
@@ -220,8 +223,8 @@ def hdfs() -> Iterator[Hdfs]:
 def secure_hdfs() -> Iterator[SecureHdfs]:
     """An HDFS with Kerberos for all tests. Its tokens last for six seconds, and it asks for a ticket every second."""
     try:
-        for pom in (_HDFS, _MINIKDC):
-            _jars(pom)
+        for pom in (HDFS_POM, _MINIKDC):
+            jars_of(pom)
     except NoHdfsError as problem:
         pytest.skip(str(problem))
     settings = ("dfs.namenode.delegation.token.renew-interval=6000", "hadoop.http.authentication.token.validity=1")
@@ -229,7 +232,7 @@ def secure_hdfs() -> Iterator[SecureHdfs]:
         yield running
 
 
-def _jars(pom: Path) -> Path:
+def jars_of(pom: Path) -> Path:
     """Return the directory with the jars of ``pom``, fetched now if they are not here yet. Raises ``NoHdfsError``."""
     for program in ("java", "mvn"):
         if not shutil.which(program):
@@ -255,7 +258,7 @@ def _fetch(pom: Path, directory: Path) -> None:
         jars.rename(directory)
 
 
-def _await_said(
+def await_said(
     process: subprocess.Popen[bytes], output: Path, pattern: re.Pattern[bytes], number: int = 1
 ) -> re.Match[bytes]:
     """Return the match of that number in what the program has printed, once it has."""
@@ -274,5 +277,5 @@ def _await_said(
 
 
 if __name__ == "__main__":
-    _jars(_HDFS)
-    _jars(_MINIKDC)
+    jars_of(HDFS_POM)
+    jars_of(_MINIKDC)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ import obstore
 import pytest
 from trio.testing import MockClock
 
-from holdfast.errors import CredentialsExpiredError, RemoteUnavailableError
+from holdfast.errors import CredentialsExpiredError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import RemoteStore
 from holdfast.remote.credentials import are_fixed
+from tests.support.stores.contract_servers import StoreServer
 from tests.support.stores.lying_s3 import GOOD, Answer, Asked, LyingS3, refusal
 from tests.support.stores.renewed_access import read_when_renewed
 from tests.unit.remote.test_remote_contract import content, opened, put
@@ -136,3 +139,36 @@ def test_azures_only_code_for_credentials_tells_expired_ones(monkeypatch: pytest
     monkeypatch.setattr(obstore, "list_with_delimiter", refuse)
     with pytest.raises(CredentialsExpiredError, match="nothing renews"):
         store.probe()
+
+
+@pytest.mark.slow
+def test_a_sas_that_expires_is_refused_by_a_server(store_server: Callable[[str], StoreServer]) -> None:
+    """Azurite says no more of it than that it refuses."""
+    from azure.storage.blob import ContainerSasPermissions, generate_container_sas
+
+    azurite = store_server("azurite")
+    account, container = azurite.options["account_name"], azurite.url.split("/")[2]
+    rights = ContainerSasPermissions(read=True, write=True, delete=True, list=True)
+
+    def store_until(seconds: float) -> RemoteStore:
+        expiry = datetime.now(UTC) + timedelta(seconds=seconds)
+        sas = generate_container_sas(
+            account, container, account_key=azurite.options["account_key"], permission=rights, expiry=expiry
+        )
+        options = {name: value for name, value in azurite.options.items() if name != "account_key"}
+        return opened(azurite.url, {**options, "sas_token": sas})
+
+    store = store_until(3600)
+    put(store, "a")
+    assert content(store, "a") == b"bytes"
+    assert store.list_directory("").objects.keys() == {"a"}
+    store = store_until(2)
+    with suppress(RemoteRefusedError):
+        while content(store, "a") == b"bytes":
+            pass
+    for operation in (store.probe, lambda: store.head("a"), lambda: put(store, "b"), lambda: store.delete(["a"])):
+        with pytest.raises(RemoteRefusedError) as told:
+            operation()
+        assert told.value.of_store
+        assert "sig=" not in str(told.value)
+    assert store_until(3600).list_directory("").objects.keys() == {"a"}

@@ -136,3 +136,18 @@ def test_a_namenode_without_a_principal_is_told_at_once(
         RemoteRefusedError, match=r"no ticket for HTTP@127\.0\.0\.1: Server .* not found in Kerberos database"
     ):
         opened(secure_hdfs.url, {**secure_hdfs.options, "kerberos": True}).head("a")
+
+
+def test_a_namenode_without_a_principal_is_left_for_the_next(
+    secure_hdfs: SecureHdfs, new_client: NewClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_client()
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(secure_hdfs.keytab("holdfast")))
+    unknown, known, absent = f"127.0.0.1:{secure_hdfs.http_port}", f"localhost:{secure_hdfs.http_port}", "127.0.0.1:1"
+    store = opened(secure_hdfs.url, {"namenodes": f"{unknown}, {known}", "kerberos": True})
+    put_in_time(store, "principal")
+    assert content(store, "principal") == b"bytes"
+    waiting = opened(secure_hdfs.url, {"namenodes": f"{unknown}, {absent}", "kerberos": True})
+    with pytest.raises(RemoteUnavailableError, match="refused") as caught:
+        waiting.head("principal")
+    assert "no ticket for HTTP@127.0.0.1: Server" in str(caught.value)

@@ -27,7 +27,7 @@ from holdfast.errors import (
     RemoteRefusedError,
     RemoteUnavailableError,
 )
-from holdfast.remote import RemoteStore, UploadSource, hdfs_store, open_store
+from holdfast.remote import RemoteStore, UploadSource, hdfs_namenodes, hdfs_store, open_store
 from holdfast.remote.hdfs_options import hdfs_access
 from tests.support.stores.hdfs import Hdfs
 from tests.unit.remote.test_remote_contract import content, opened, put
@@ -348,21 +348,23 @@ def test_a_write_whose_rename_is_refused_is_no_write(
     assert put(store, "file", b"0123456789", create_only=True).size_bytes == 10
 
 
-@pytest.mark.parametrize("standby", ["on standby", "dead"])
-def test_the_next_namenode_is_asked_if_one_is_on_standby_or_dead(
-    scripted: tuple[type[Scripted], str], standby: str, tmp_path: Path
+@pytest.mark.parametrize("other_is", ["StandbyException", "ObserverRetryOnActiveException", "RetriableException", "dead"])
+def test_the_next_namenode_is_asked_if_one_is_not_active(
+    scripted: tuple[type[Scripted], str], other_is: str, tmp_path: Path
 ) -> None:
-    _, address = scripted
+    """One that has just started says that it may be asked again, and one that observes would answer reads."""
+    server, address = scripted
+    server.answers = {**server.answers, "SETTIMES": (404, failure("FileNotFoundException"))}
     others: list[str] = []
 
-    class Standby(Scripted):
-        answers = {"GETFILESTATUS": (403, failure("StandbyException"))}  # noqa: RUF012
+    class Other(Scripted):
+        answers = {**server.answers, "SETTIMES": (403, failure(other_is))}  # noqa: RUF012
         asked = others
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Standby) as other:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as other:
         thread = threading.Thread(target=other.serve_forever, args=(0.01,))
         thread.start()
-        if standby == "dead":
+        if other_is == "dead":
             other.shutdown()
             other.server_close()
         addresses = {"nn1": f"127.0.0.1:{other.server_port}", "nn2": address}
@@ -372,9 +374,29 @@ def test_the_next_namenode_is_asked_if_one_is_on_standby_or_dead(
         )
         store = opened("hdfs://both/box", {"config_dir": str(tmp_path)})
         assert [store.head("file").size_bytes for _ in range(3)] == [10] * 3
-        assert others == ([] if standby == "dead" else ["GETFILESTATUS"]), "the active one is remembered"
+        assert others == ([] if other_is == "dead" else ["SETTIMES"]), "the active one is remembered"
+        assert server.asked[:2] == ["SETTIMES", "GETFILESTATUS"]
+        assert server.asked.count("SETTIMES") == 1
         other.shutdown()
         thread.join()
+
+
+def test_a_namenode_is_asked_again_after_a_while_whether_it_is_still_active(
+    scripted: tuple[type[Scripted], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, address = scripted
+    server.answers = {**server.answers, "SETTIMES": (404, failure("FileNotFoundException"))}
+    now = [0.0]
+    monkeypatch.setattr(hdfs_namenodes, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    store = opened(f"webhdfs://{address}/box", {"namenodes": f"{address}, {address}"})
+    for now[0], asked in [(1.0, 1), (10.9, 1), (11.1, 2), (21.0, 2), (22.0, 3)]:
+        store.head("file")
+        assert server.asked.count("SETTIMES") == asked
+    server.answers["SETTIMES"] = (403, failure("StandbyException"))
+    store.head("file")
+    now[0] = 33.0
+    with pytest.raises(RemoteUnavailableError, match="no namenode is active"):
+        store.head("file")
 
 
 def write_site(directory: Path, settings: dict[str, str]) -> None:

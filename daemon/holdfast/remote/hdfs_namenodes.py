@@ -1,0 +1,195 @@
+"""Which namenode of an HDFS answers: one of several (HA) is active, and which one changes while a store is in use.
+
+A namenode that does not serve us is left for the next one: it is on standby, still starts, can't be connected to, or is
+unknown to Kerberos. An observer answers reads, but may be behind the active one. So whether a namenode takes writes is asked
+before it is believed, and again from time to time.
+"""
+
+from __future__ import annotations
+
+import http
+import ssl
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from holdfast.errors import HoldfastError, RemoteRefusedError, RemoteUnavailableError
+from holdfast.remote.hdfs_options import HdfsAccess
+from holdfast.remote.life_signs import sign_of_life
+from holdfast.remote.redaction import masked
+from holdfast.system.text import printable
+
+if TYPE_CHECKING:
+    import httpx
+
+_LONGEST_TEXT = 300
+_NOT_SERVING = frozenset({"StandbyException", "ObserverRetryOnActiveException", "RetriableException"})
+_NO_SUCH_FILE = "/.reserved/.inodes/0"
+"""To set this file's times changes nothing, and only the active namenode says that there is no such file."""
+_BELIEVED_SECONDS = 10.0
+
+
+class NoPrincipalError(RemoteRefusedError):
+    """Kerberos does not know this namenode."""
+
+
+class Failure(msgspec.Struct):
+    """An error that WebHDFS answers with."""
+
+    exception: str
+    message: str = ""
+
+    @property
+    def first_line(self) -> str:
+        return self.message.partition("\n")[0][:_LONGEST_TEXT]
+
+
+class _FailedAnswer(msgspec.Struct, rename="pascal"):
+    remote_exception: Failure
+
+
+class Namenodes:
+    """The namenodes of one HDFS. Safe to use from several threads; nothing is sent or loaded before the first request."""
+
+    def __init__(
+        self, access: HdfsAccess, secrets: frozenset[str], request_timeout_seconds: float, connect_timeout_seconds: float
+    ) -> None:
+        self._access = access
+        self._secrets = secrets
+        self._request_timeout_seconds = request_timeout_seconds
+        self._connect_timeout_seconds = connect_timeout_seconds
+        self._active = 0
+        self._believed = (0, 0.0)
+        """A namenode, and until when (monotonic) it is taken for the active one without being asked."""
+
+    def send(self, what: str, method: str, path: str, op: str, parameters: Mapping[str, str]) -> httpx.Response:
+        """Return the answer of the namenode that is active, which may be an error about ``path``.
+
+        Raises ``RemoteUnavailableError``; ``RemoteRefusedError`` if Kerberos gives no ticket for any. ``what`` names the
+        request in their messages.
+        """
+        reasons: list[HoldfastError] = []
+        for _ in self._access.origins:
+            sign_of_life()
+            active = self._active
+            answer = self._tried(what, active, method, path, op, parameters, reasons)
+            if answer is not None:
+                return answer
+            self._leave(active)
+        raise _why_none_serves(reasons)
+
+    @cached_property
+    def trusted(self) -> ssl.SSLContext:
+        """The certificates that are trusted with HTTPS."""
+        return ssl.create_default_context(cafile=self._access.ca_file or None)
+
+    def _tried(
+        self,
+        what: str,
+        number: int,
+        method: str,
+        path: str,
+        op: str,
+        parameters: Mapping[str, str],
+        reasons: list[HoldfastError],
+    ) -> httpx.Response | None:
+        """Return the answer of one namenode. If it does not serve us, return None and add the reason to ``reasons``."""
+        import httpx
+
+        try:
+            answer = None if self._is_believed(number) else self._request(what, number, "PUT", _NO_SUCH_FILE, "SETTIMES", {})
+            if answer is None or _is_serving(answer):
+                if answer is not None:
+                    self._believed = (number, time.monotonic() + _BELIEVED_SECONDS)
+                answer = self._request(what, number, method, path, op, parameters)
+        except NoPrincipalError as problem:
+            reasons.append(problem)
+            return None
+        except httpx.TransportError as problem:
+            reasons.append(unanswered(what, problem, self._secrets))
+            if isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout):
+                return None
+            self._leave(number)
+            raise reasons[-1] from None  # it may have been carried out
+        if _is_serving(answer):
+            return answer
+        failure = failure_in(answer.status_code, answer.content)
+        text = printable(masked(f"{what}: no namenode is active: {failure.first_line}", self._secrets))
+        reasons.append(RemoteUnavailableError(text))
+        return None
+
+    def _is_believed(self, number: int) -> bool:
+        believed, until = self._believed
+        return len(self._access.origins) == 1 or (believed == number and time.monotonic() < until)
+
+    def _request(
+        self, what: str, number: int, method: str, path: str, op: str, parameters: Mapping[str, str]
+    ) -> httpx.Response:
+        token = self._token(what)
+        identity = {"delegation": token} if token else {"user.name": self._access.user}
+        if self._access.kerberos:
+            identity.pop("user.name", None)
+        query = urlencode({"op": op, **parameters, **identity}, quote_via=quote)
+        return self._http.request(method, f"{self._access.origins[number]}/webhdfs/v1{quote(path)}?{query}")
+
+    def _leave(self, number: int) -> None:
+        if self._active == number:
+            self._active = (number + 1) % len(self._access.origins)
+        self._believed = (number, 0.0)
+
+    def _token(self, what: str) -> str:
+        if not self._access.token_file:
+            return self._access.token
+        try:
+            return Path(self._access.token_file).read_text("ascii").strip()
+        except (OSError, UnicodeDecodeError) as problem:
+            raise RemoteUnavailableError(f"{printable(what)}: token_file {self._access.token_file}: {problem}") from None
+
+    @cached_property
+    def _http(self) -> httpx.Client:
+        import httpx
+
+        auth = None
+        if self._access.kerberos and not (self._access.token or self._access.token_file):
+            from holdfast.remote.hdfs_kerberos import Negotiate
+
+            auth = Negotiate()
+        timeout = httpx.Timeout(self._request_timeout_seconds, connect=self._connect_timeout_seconds)
+        trusted = self.trusted if self._access.origins[0].startswith("https") else False
+        client = httpx.Client(auth=auth, timeout=timeout, verify=trusted, trust_env=False)
+        weakref.finalize(self, client.close)
+        return client
+
+
+def unanswered(what: str, problem: Exception, secrets: frozenset[str]) -> RemoteUnavailableError:
+    """Return the error for a request that has no answer."""
+    text = masked(str(problem), secrets) or type(problem).__name__
+    return RemoteUnavailableError(f"{printable(what)}: {text}")
+
+
+def failure_in(status: int, content: bytes) -> Failure:
+    """Return the error that an answer is."""
+    try:
+        return msgspec.json.decode(content, type=_FailedAnswer).remote_exception
+    except msgspec.DecodeError:  # of a proxy, or of the web server before Hadoop saw the request
+        return Failure(f"HTTP status {status}", content[:_LONGEST_TEXT].decode(errors="replace"))
+
+
+def _is_serving(answer: httpx.Response) -> bool:
+    if answer.status_code < http.HTTPStatus.BAD_REQUEST:
+        return True
+    return failure_in(answer.status_code, answer.content).exception not in _NOT_SERVING
+
+
+def _why_none_serves(reasons: Sequence[HoldfastError]) -> HoldfastError:
+    """Return the error for the reasons of all namenodes. It is final only if each of them is."""
+    texts = list(dict.fromkeys(str(each) for each in reasons))
+    if len(texts) > 1 and any(each.transient for each in reasons):
+        return RemoteUnavailableError("; ".join(texts))
+    return reasons[-1]
