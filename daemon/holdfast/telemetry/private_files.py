@@ -23,11 +23,16 @@ _INDENT = " "  # no line of a traceback looks like the beginning of a message
 
 
 def withdraw(file: Path) -> None:
-    """Take the rights of others from a file that an earlier version has written, if there is one."""
+    """Take the rights of others from a file that an earlier version has written, if there is one.
+
+    A device such as ``/dev/null`` keeps its rights: it has nothing of the daemon's, and all users of the machine need it.
+    """
     with suppress(OSError):  # there is none, or it is another user's: whoever writes to it reports that
         fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            os.fchmod(fd, os.fstat(fd).st_mode & MODE)
+            mode = os.fstat(fd).st_mode
+            if not stat_module.S_ISCHR(mode):
+                os.fchmod(fd, mode & MODE)
         finally:
             os.close(fd)
 
