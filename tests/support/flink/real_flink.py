@@ -33,7 +33,7 @@ _SOURCES = (*_TESTS.glob("support/flink/java/*.java"), _TESTS / "data/checkpoint
 def jars() -> Path:
     """Return the directory of Flink's jars; skip the test where they, or a JDK, can't be had."""
     if shutil.which("javac") is None:
-        pytest.skip("needs a JDK: as root, apt-get install --no-install-recommends openjdk-17-jdk-headless")
+        pytest.skip("needs a JDK: as root, apt-get install --no-install-recommends default-jdk-headless")
     directory = cache_directory() / f"flink-{VERSION}"
     lib = directory / "pyflink/lib"
     with locked(directory.with_suffix(".lock")):

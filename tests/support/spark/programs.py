@@ -101,7 +101,7 @@ def run(directory: Path, program: str, *arguments: str, home: Path = HOME, varia
 def jar_of(name: str, directory: Path, jars: Path = HOME / "jars") -> Path:
     """Compile the Java job ``name`` against Spark's ``jars`` into ``directory``; skip the test without a JDK."""
     if shutil.which("javac") is None:
-        pytest.skip("needs a JDK: as root, apt-get install --no-install-recommends openjdk-17-jdk-headless")
+        pytest.skip("needs a JDK: as root, apt-get install --no-install-recommends default-jdk-headless")
     command = ["javac", "-nowarn", "-d", str(directory / "classes"), "-cp", f"{jars}/*", str(SOURCES / f"{name}.java")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
