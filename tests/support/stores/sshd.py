@@ -5,17 +5,23 @@ It runs as root, in a mount namespace in which there is a user ``sshd``, whom th
 
 from __future__ import annotations
 
-import subprocess
+import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
 from tests.support.stores.servers import directory_of_server, served_by
 from tests.support.tools.debian_packages import unpacked
 
-_PACKAGES = ("libwrap0", "openssh-server", "openssh-sftp-server")
+_PACKAGES = ("openssh-server", "openssh-sftp-server")
+_PARTS = {"SshdSessionPath": "sshd-session", "SshdAuthPath": "sshd-auth"}
+"""Programs that newer servers are divided into, by the settings that say where they are."""
+
 _IN_NAMESPACE = """
 mount --bind "$0" /etc/passwd
 mount -t tmpfs tmpfs /run
@@ -48,7 +54,7 @@ class Sshd:
 
 def sshd_packages() -> Path:
     """Return where the packages are unpacked. Raises ``OSError`` or ``subprocess.CalledProcessError`` without them."""
-    return unpacked("sshd", _PACKAGES)
+    return unpacked("openssh", _PACKAGES, with_dependencies=True)
 
 
 @contextmanager
@@ -72,7 +78,9 @@ def serving_sshd() -> Iterator[Sshd]:
             "MaxStartups": 100,
             "Subsystem": f"sftp {packages}/usr/lib/openssh/sftp-server",
         }
-        libraries = next(packages.glob("usr/lib/*/libwrap.so.0")).parent
+        parts = {setting: packages / "usr/lib/openssh" / name for setting, name in _PARTS.items()}
+        settings |= {setting: program for setting, program in parts.items() if program.exists()}
+        libraries = packages / "usr/lib" / sysconfig.get_config_var("MULTIARCH")
 
         def command(port: int) -> list[str]:
             config = directory / "config"
@@ -87,5 +95,8 @@ def serving_sshd() -> Iterator[Sshd]:
 
 
 def _new_key(path: Path) -> Path:
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+    key = Ed25519PrivateKey.generate()
+    path.touch(0o600)
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    path.with_suffix(".pub").write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
     return path

@@ -23,7 +23,7 @@ def unpacked(name: str, packages: Sequence[str], *, with_dependencies: bool = Fa
                 downloaded, files = Path(new, "packages"), Path(new, "root")
                 (downloaded / "partial").mkdir(parents=True)
                 into = ["-o", f"Dir::Cache::archives={downloaded}", "-o", "Debug::NoLocking=true"]
-                install = ["apt-get", "install", "-q", "-y", "--no-install-recommends", "--download-only", *into]
+                install = ["apt-get", "install", "-qy", "--no-install-recommends", "--reinstall", "--download-only", *into]
                 download = install if with_dependencies else ["apt-get", "download", "-q"]
                 subprocess.run(["apt-get", "update", "-q"], check=True, capture_output=True)
                 subprocess.run([*download, *packages], cwd=downloaded, check=True, capture_output=True)
