@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from tests.support.tools.cache import cache_directory, locked
 _PINS = Path(__file__).parent / "pins"
 _ROOT = Path(__file__).parents[2]
 _INSTALL_SECONDS = 900
+_NEWEST_PYTHONS = {(3, 5): (3, 11)}
+"""The newest Python of releases for which this one may be too new. Spark 3.5 imports ``distutils``, which 3.12 lacks."""
 
 
 class NotInstalledError(Exception):
@@ -41,8 +44,14 @@ class Spark:
         """Major and minor version, as text."""
         return ".".join(map(str, self.release))
 
+    def runs_here(self) -> bool:
+        """Say whether this Python is one that the release runs on."""
+        return sys.version_info[:2] <= _NEWEST_PYTHONS.get(self.release, sys.version_info[:2])
+
     def python(self) -> Path:
         """Return the Python that has this Spark, installed where it is not yet. Raises ``NotInstalledError``."""
+        if not self.runs_here():
+            raise NotInstalledError(f"Spark {self.short} does not run on Python {platform.python_version()}")
         pins = _PINS / f"{self.version}.txt"
         if not pins.exists():
             return Path(sys.executable)
