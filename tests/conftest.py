@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from holdfast.mount import mountpoint
 from tests.support.daemons.node import Node
+from tests.support.reporting.skips import skips_by_reason
 from tests.support.users.privileges import needs_root
 
 pytest_plugins = [
@@ -51,6 +52,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(directory in item.path.parents for directory in _WITH_MOUNTS):
             item.add_marker(needs_root)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say why tests were skipped."""
+    if not (reasons := skips_by_reason(terminalreporter.stats.get("skipped", []))):
+        return
+    terminalreporter.section("skipped tests, by reason")
+    for reason, number in reasons:
+        terminalreporter.line(f"{number:5}  {reason}")
+    if os.environ.get("CI") != "true":
+        terminalreporter.line("With CI=true, ./run test installs more packages, for some of these.")
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -49,6 +50,8 @@ def azurite_program() -> Path:
     program = directory / "node_modules/azurite/dist/src/blob/main.js"
     with locked(cache_directory() / "azurite.lock"):
         if not program.exists():
+            if shutil.which("npm") is None:
+                raise FileNotFoundError("it comes by npm, which ./run does not install")
             install = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]
             with tempfile.TemporaryDirectory(dir=cache_directory()) as scratch:
                 new = Path(scratch, "azurite")
