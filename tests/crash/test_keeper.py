@@ -19,6 +19,7 @@ from tests.conftest import NodeFactory
 from tests.support.daemons.kept import KeeperProcess, keeper
 from tests.support.daemons.node import Node, StartError, wait_until
 from tests.support.disks.mounts import shared
+from tests.support.kernel.needs import need_takeover
 from tests.support.load.watching_pod import HOST_TO_CONTAINER, PLAIN, Watched, watching_pod
 from tests.support.processes.memory import memory
 
@@ -42,6 +43,7 @@ KEPT = "takeover"
 @pytest.fixture
 def kept(make_node: NodeFactory) -> Iterator[Node]:
     """A node whose daemon, in a pod of its own, will have its mount kept in ``keeper`` of its directory."""
+    need_takeover()
     node = make_node()
     node.settings["mount.keeper"] = node.directory / "keeper"
     node.prefix = list(DAEMONS_POD)

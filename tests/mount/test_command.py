@@ -27,10 +27,13 @@ from holdfast.workdirs import Process
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory
 from tests.support.daemons.node import Node, wait_until
+from tests.support.kernel.needs import HAS_TAKEOVER, needs_takeover
 from tests.support.processes.programs import is_status
 from tests.support.stores.fault_proxy import FaultProxy
 from tests.support.stores.s3 import S3Server
 from tests.support.users.privileges import as_nobody
+
+WHY_NO_TAKEOVER = "nobody holds the mount while there is no daemon" if HAS_TAKEOVER else "no takeover: kernel"
 
 
 def holdfast(*arguments: object, socket: Path | None = None, status: int = 0) -> str:
@@ -198,6 +201,7 @@ def parent_of(pid: int) -> int:
     return int(fields[1])
 
 
+@needs_takeover
 @pytest.mark.promise("takeover")
 def test_a_supervised_mount_goes_on_over_restarts(workspace: Path) -> None:
     place, control = workspace / "mnt", workspace / "run/control.sock"
@@ -226,6 +230,7 @@ def test_a_supervised_mount_goes_on_over_restarts(workspace: Path) -> None:
             mountpoint.detach(str(place))
 
 
+@needs_takeover
 def test_a_container_that_is_told_to_end_leaves_its_mount_to_the_next_one(workspace: Path) -> None:
     """With the commands of the chart's containers."""
     place, control, kept = workspace / "mnt", workspace / "run/control.sock", workspace / "keeper"
@@ -276,7 +281,36 @@ def test_a_restart_of_a_daemon_whose_supervisor_was_killed_loses_nothing(workspa
             assert "is in use by" in holdfast("restart", socket=control, status=1)
             file.write(b"kept")
         said = " ".join(holdfast("restart", socket=control).split())
-        assert "nobody holds the mount while there is no daemon" in said
+        assert WHY_NO_TAKEOVER in said
+        assert (place / "checkpoints/file").read_bytes() == b"kept"
+        holdfast("umount", place, socket=control)
+    finally:
+        if mountpoint.mount_at(str(place)) is not None:
+            mountpoint.detach(str(place))
+
+
+def test_a_restart_leaves_a_supervisor_where_the_mount_ends_with_its_daemon(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, control = workspace / "mnt", workspace / "run/control.sock"
+    place.mkdir()
+    (workspace / "shadow").mkdir()
+    (workspace / "shadow/_holdfast_kernel.py").write_text("raise ImportError('not built')\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(workspace / "shadow"), os.environ.get("PYTHONPATH", "")]))
+    stores = [f"--{zone}=file://{workspace}/remote/{zone}" for zone in ("checkpoints", "blobs")]
+    try:
+        holdfast("mount", place, "--supervise", "--store", workspace / "store", *stores, socket=control)
+        said = " ".join(holdfast("restart", socket=control).split())
+        assert "no takeover: " in said
+        assert "so it was unmounted and mounted again" in said
+        (place / "checkpoints/file").write_bytes(b"kept")
+        second = json.loads(holdfast("status", "--json", socket=control))["pid"]
+        daemon = os.pidfd_open(second)
+        signal.pidfd_send_signal(daemon, signal.SIGKILL)
+        assert select.select([daemon], [], [], 60.0)[0]
+        os.close(daemon)
+        holdfast("wait", "--timeout", 60, socket=control)
+        assert json.loads(holdfast("status", "--json", socket=control))["pid"] != second
         assert (place / "checkpoints/file").read_bytes() == b"kept"
         holdfast("umount", place, socket=control)
     finally:
@@ -291,7 +325,7 @@ def test_a_restart_says_when_the_mount_does_not_go_on(workspace: Path) -> None:
     try:
         holdfast("mount", place, "--store", workspace / "store", *stores, socket=control)
         said = " ".join(holdfast("restart", socket=control).split())
-        assert "nobody holds the mount while there is no daemon" in said
+        assert WHY_NO_TAKEOVER in said
         assert "so it was unmounted and mounted again" in said
         with (place / "checkpoints/file").open("wb"):
             assert "is in use by" in " ".join(holdfast("restart", socket=control, status=1).split())

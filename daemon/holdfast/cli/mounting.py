@@ -37,6 +37,7 @@ _ASK_SECONDS = 0.02
 _STATUS_SECONDS = 10.0
 _MODULE = (sys.executable, "-P", "-m")
 """The command that runs a module of ours. With -P no file in the current directory, which may be anybody's, counts."""
+_SUPERVISOR = "holdfast.supervision.supervisor"
 
 
 def mount(
@@ -190,27 +191,47 @@ def _replace(socket: Path) -> dict[str, object]:
 
 
 def _mount_again(status: Status, *, lazy: bool) -> dict[str, object]:
-    command = Path(f"/proc/{status.pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
+    command = _command_of(status.pid)
     if "--background" not in command:
         raise HoldfastError(
             f"the daemon {status.pid} runs under another supervisor; restart it there (systemctl restart holdfastd)"
         )
+    supervisor = _supervisor_of(status.pid)
     options_fd = _options_of(status.pid, command)
-    for option in ("--ready-fd", "--options-fd"):
-        command = _without(option, command)
-    if "-P" not in command:  # an earlier version started it
-        command.insert(1, "-P")
+    command = _to_run_again(command)
     restart_check.check([*command, "--options-fd", str(options_fd)])
     (mountpoints.detach if lazy else mountpoints.unmount)(status.mountpoint)
     wait_end(status.pid)
-    return _start(command, options_fd)
+    return _start([*supervisor, *command], options_fd, len(supervisor) - 1 if supervisor else None)
+
+
+def _supervisor_of(pid: int) -> list[str]:
+    """Return the command line, with ``--`` at its end, of the supervisor that started the daemon ``pid``; [] if none did."""
+    parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+    command = _command_of(int(parent))
+    if _SUPERVISOR not in command:
+        return []
+    return _to_run_again(command[: command.index("--") + 1])
+
+
+def _command_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
+
+
+def _to_run_again(command: list[str]) -> list[str]:
+    """Return the command without the descriptors that were for this run."""
+    for option in ("--ready-fd", "--options-fd"):
+        command = _without(option, command)
+    if "-P" not in command:  # an earlier version started it
+        command = [command[0], "-P", *command[1:]]
+    return command
 
 
 def _supervisor(config: Config) -> list[str]:
     """Return the command line prefix that runs the daemon under a supervisor, which holds the mount."""
     socket = Path(config.control.socket)
     mountpoint = mountpoints.real_path(config.mount.mountpoint)
-    supervisor = [*_MODULE, "holdfast.supervision.supervisor", "--directory", str(socket.parent), "--mountpoint", mountpoint]
+    supervisor = [*_MODULE, _SUPERVISOR, "--directory", str(socket.parent), "--mountpoint", mountpoint]
     return [*supervisor, *(["--kept"] if config.mount.keeper else []), "--"]
 
 

@@ -8,12 +8,14 @@ from holdfast.kernel import Machine
 from holdfast.kernel.probe import has_passthrough
 
 _REASON = "needs Linux 6.9: passthrough and takeover"
-_LACKS = not has_passthrough(Machine.this().kernel)
 
-needs_takeover = pytest.mark.skipif(_LACKS, reason=_REASON)
+HAS_TAKEOVER = has_passthrough(Machine.this().kernel)
+"""True if a mount can outlive its daemon here, and the kernel read files by itself."""
+
+needs_takeover = pytest.mark.skipif(not HAS_TAKEOVER, reason=_REASON)
 
 
 def need_takeover() -> None:
     """Skip the test where no mount outlives its daemon, and the kernel reads no file by itself."""
-    if _LACKS:
+    if not HAS_TAKEOVER:
         pytest.skip(_REASON)
