@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _LONGEST_TEXT = 300
 _NOT_SERVING = frozenset({"StandbyException", "ObserverRetryOnActiveException", "RetriableException"})
+_IN_SAFE_MODE = "SafeModeException"
 _NO_SUCH_FILE = "/.reserved/.inodes/0"
 """To set this file's times changes nothing, and only the active namenode says that there is no such file."""
 _BELIEVED_SECONDS = 10.0
@@ -182,9 +183,11 @@ def failure_in(status: int, content: bytes) -> Failure:
 
 
 def _is_serving(answer: httpx.Response) -> bool:
+    """Say whether the namenode is the active one. In safe mode, too, it answers reads."""
     if answer.status_code < http.HTTPStatus.BAD_REQUEST:
         return True
-    return failure_in(answer.status_code, answer.content).exception not in _NOT_SERVING
+    failure = failure_in(answer.status_code, answer.content)
+    return failure.exception not in _NOT_SERVING or _IN_SAFE_MODE in failure.first_line
 
 
 def _why_none_serves(reasons: Sequence[HoldfastError]) -> HoldfastError:

@@ -18,7 +18,7 @@ from holdfast.errors import ObjectMissingError, RemoteUnavailableError
 from holdfast.remote import UploadSource, open_store
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import RemoteAccess
-from tests.support.stores.contract_servers import SERVERS, StoreServer, serving_hdfs_store, serving_s3
+from tests.support.stores.contract_servers import CONTRACT_SERVERS, StoreServer, serving_hdfs_store, serving_s3
 from tests.support.stores.cutting_proxy import CuttingProxy
 from tests.unit.remote.test_remote_contract import content, opened, put
 
@@ -28,7 +28,7 @@ OBJECT_BYTES = 3 * 2**20
 HALF_BYTES = OBJECT_BYTES // 2
 SHORTEST_REQUEST_SECONDS = 0.5
 REQUESTS_UNTIL_DEADLINE = 2
-_SERVERS = {**SERVERS, "s3-versitygw": serving_s3, "hdfs": serving_hdfs_store}
+_SERVERS = {**CONTRACT_SERVERS, "s3-versitygw": serving_s3, "hdfs": serving_hdfs_store}
 Fault = Callable[[CuttingProxy], None]
 WHOLE_FAULTS: dict[str, Fault] = {
     "silent": lambda proxy: proxy.stall_after(0),
@@ -97,7 +97,8 @@ def far(request: pytest.FixtureRequest) -> Iterator[Far]:
 
 
 def _port(options: dict[str, Any]) -> int:
-    address = str(options.get("endpoint") or options.get("namenodes") or f":{options['port']}")
+    addresses = [str(options[name]) for name in ("endpoint", "base_url", "namenodes") if name in options]
+    address = addresses[0] if addresses else f":{options['port']}"
     return int(address.removeprefix("http://").partition(":")[2].partition("/")[0])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import sys
 import threading
 import types
@@ -379,6 +380,30 @@ def test_the_next_namenode_is_asked_if_one_is_not_active(
         assert server.asked.count("SETTIMES") == 1
         other.shutdown()
         thread.join()
+
+
+def test_a_namenode_that_is_silent_is_left_when_the_request_is_tried_again(scripted: tuple[type[Scripted], str]) -> None:
+    """It may have carried the request out, so the next namenode is not asked by itself."""
+    server, address = scripted
+    server.answers = {**server.answers, "SETTIMES": (404, failure("FileNotFoundException"))}
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        options = {"namenodes": f"127.0.0.1:{silent.getsockname()[1]}, {address}"}
+        store = open_store(f"webhdfs://{address}/box", options, {}, request_timeout_seconds=3, connect_timeout_seconds=10)
+        with pytest.raises(RemoteUnavailableError, match="timed out"):
+            store.head("file")
+        assert server.asked == []
+        assert store.head("file").size_bytes == 10
+
+
+def test_the_active_namenode_is_read_in_the_safe_mode_of_its_start(scripted: tuple[type[Scripted], str]) -> None:
+    server, address = scripted
+    said = "org.apache.hadoop.hdfs.server.namenode.SafeModeException: Cannot set times. Name node is in safe mode.\nMore"
+    refusal = (403, failure("RetriableException", said))
+    server.answers = {**server.answers, "SETTIMES": refusal, "CREATE": refusal}
+    store = opened(f"webhdfs://{address}/box", {"namenodes": f"{address}, 127.0.0.1:1"})
+    assert content(store, "file") == b"0123456789"
+    with pytest.raises(RemoteUnavailableError, match=r"Name node is in safe mode\.$"):
+        put(store, "file")
 
 
 def test_a_namenode_is_asked_again_after_a_while_whether_it_is_still_active(
