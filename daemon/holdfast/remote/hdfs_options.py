@@ -10,6 +10,7 @@ port is Hadoop's default. ``webhdfs://`` and ``swebhdfs://`` have the port for H
 from __future__ import annotations
 
 import getpass
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any
 
 from holdfast.errors import ConfigurationError, StoreOptionError
 from holdfast.remote.redaction import public_url
+from holdfast.system.text import printable
 
 HDFS_SCHEMES = frozenset({"hdfs", "webhdfs", "swebhdfs"})
 _TEXTS = ("user", "token", "token_file", "namenodes", "config_dir", "ca_file")
@@ -26,6 +28,12 @@ _TRUTHS: Mapping[Any, bool] = {True: True, "true": True, False: False, "false": 
 """The values of ``kerberos``. The environment and ``--set`` have texts alone."""
 _PORTS = {"http": 9870, "https": 9871}
 _FILES = ("core-site.xml", "hdfs-site.xml")
+_ANY_ADDRESS = "0.0.0.0"
+_ADDRESS = re.compile(r"(?:[\w.-]+|\[[\da-f:.]+\])(?::(\d+))?", re.ASCII | re.IGNORECASE)
+_LAST_PORT = 2**16 - 1
+_VARIABLE = re.compile(r"\$\{([^${}\s]+)\}")
+_EXPANSIONS = 20
+"""How deep settings may refer to others: ``MAX_SUBST`` of Hadoop's ``Configuration``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,26 +82,50 @@ def hdfs_access(url: str, options: Mapping[str, Any], environment: Mapping[str, 
 
 
 def _origins(scheme: str, authority: str, given: str, site: Mapping[str, str]) -> tuple[str, ...]:
+    """Return scheme, host and port of each namenode. Raises ``ConfigurationError``."""
     is_safe = scheme == "swebhdfs" or (scheme == "hdfs" and site.get("dfs.http.policy") == "HTTPS_ONLY")
     transport = "https" if is_safe else "http"
     addresses = given.replace(",", " ").split() or _addresses(scheme, authority, transport, site)
-    return tuple(
-        f"{transport}://{address}" if ":" in address else f"{transport}://{address}:{_PORTS[transport]}"
-        for address in addresses
-    )
+    return tuple(f"{transport}://{_with_port(address, _PORTS[transport])}" for address in addresses)
+
+
+def _with_port(address: str, default: int) -> str:
+    """Return ``address`` with a port. Raises ``ConfigurationError`` for what is no host, or host and port."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None or int(found[1] or default) > _LAST_PORT:
+        raise ConfigurationError(f"{printable(address)} is no address of a namenode, as in host:{default}")
+    return address if found[1] else f"{address}:{default}"
 
 
 def _addresses(scheme: str, authority: str, transport: str, site: Mapping[str, str]) -> list[str]:
-    """Return the addresses for HTTP: of all namenodes with the common name ``authority``, or of the one that it names."""
+    """Return the addresses for HTTP: of all namenodes with the common name ``authority``, or of the one that it names.
+
+    Raises ``ConfigurationError`` if one has none.
+    """
     key = f"dfs.namenode.{transport}-address"
     names = site.get(f"dfs.ha.namenodes.{authority}", "").replace(",", " ").split()
     if names:
-        return [site[each] for name in names if (each := f"{key}.{authority}.{name}") in site]
+        return [_address_of(f"{authority}.{name}", key, site) for name in names]
     if scheme != "hdfs":
         return [authority]
     host = authority.partition(":")[0]
-    there = site.get(key, "")
-    return [there if there and there.partition(":")[0] in (host, "0.0.0.0") and not there.startswith("0.0.0.0") else host]
+    there = _reachable(site.get(key, ""), host)
+    return [there if there.partition(":")[0] == host else host]
+
+
+def _address_of(name: str, key: str, site: Mapping[str, str]) -> str:
+    """Return the address for HTTP of one of several namenodes. By default it is at Hadoop's port of the host for RPC."""
+    host = site.get(f"dfs.namenode.rpc-address.{name}", "").partition(":")[0]
+    there = _reachable(site.get(f"{key}.{name}", ""), host) or host
+    if not there:
+        raise ConfigurationError(f"hdfs-site.xml has no address of the namenode {name}: {key}.{name} is missing")
+    return there
+
+
+def _reachable(address: str, host: str) -> str:
+    """Return ``address`` with ``host`` in place of the address by which a server listens on all of its own."""
+    listening, _, port = address.partition(":")
+    return address if listening != _ANY_ADDRESS else f"{host}:{port}" if host and port else host
 
 
 def _site(directory: str) -> dict[str, str]:
@@ -108,4 +140,11 @@ def _site(directory: str) -> dict[str, str]:
             raise ConfigurationError(f"{path}: {problem}") from None
         for each in found.iter("property"):
             settings[(each.findtext("name") or "").strip()] = (each.findtext("value") or "").strip()
-    return settings
+    return {name: _expanded(value, settings) for name, value in settings.items()}
+
+
+def _expanded(value: str, settings: Mapping[str, str]) -> str:
+    """Return ``value`` with ``${NAME}`` replaced by that setting, as Hadoop does; one that is not there stays."""
+    for _ in range(_EXPANSIONS):
+        value = _VARIABLE.sub(lambda found: settings.get(found[1], found[0]), value)
+    return value

@@ -436,10 +436,27 @@ def write_site(directory: Path, settings: dict[str, str]) -> None:
         ("hdfs://nn/a", {}, {"dfs.http.policy": "HTTPS_ONLY"}, ["https://nn:9871"]),
         ("hdfs://nn:8020/a", {}, {"dfs.namenode.http-address": "nn:50070"}, ["http://nn:50070"]),
         ("hdfs://nn:8020/a", {}, {"dfs.namenode.http-address": "0.0.0.0:9870"}, ["http://nn:9870"]),
+        ("hdfs://nn:8020/a", {}, {"dfs.namenode.http-address": "0.0.0.0:50070"}, ["http://nn:50070"]),
+        ("hdfs://nn:8020/a", {}, {"dfs.namenode.http-address": "other:50070"}, ["http://nn:9870"]),
+        ("hdfs://nn:8020/a", {}, {"web": "nn:50070", "dfs.namenode.http-address": "${web}"}, ["http://nn:50070"]),
+        (
+            "hdfs://both/a",
+            {},
+            {
+                "dfs.ha.namenodes.both": "nn1,nn2,nn3",
+                "dfs.namenode.rpc-address.both.nn1": "one:8020",
+                "dfs.namenode.rpc-address.both.nn2": "two:8020",
+                "dfs.namenode.http-address.both.nn2": "0.0.0.0:50070",
+                "dfs.namenode.http-address.both.nn3": "${host.of.nn3}:50070",
+                "host.of.nn3": "three",
+            },
+            ["http://one:9870", "http://two:50070", "http://three:50070"],
+        ),
         ("hdfs:///a", {}, {"fs.defaultFS": "hdfs://nn:8020"}, ["http://nn:9870"]),
         ("hdfs://nn:8020/a", {"namenodes": "one:1, two"}, {}, ["http://one:1", "http://two:9870"]),
         ("webhdfs://nn:50070/a", {}, {}, ["http://nn:50070"]),
         ("swebhdfs://nn/a", {}, {}, ["https://nn:9871"]),
+        ("hdfs://nn/a", {"namenodes": "[::1]:50070 [::1]"}, {}, ["http://[::1]:50070", "http://[::1]:9870"]),
     ],
 )
 def test_the_namenodes_come_from_the_url_the_options_or_hadoops_files(
@@ -460,6 +477,11 @@ def test_the_namenodes_come_from_the_url_the_options_or_hadoops_files(
         ("hdfs://nn/a", {"kerberos": "perhaps"}),
         ("hdfs://nn/a", {"kerberos": ""}),
         ("hdfs://nn/a", {"config_dir": "/dev/null/x"}),
+        ("hdfs://nn/a", {"namenodes": "nn1:9870 nn2:http"}),
+        ("hdfs://nn/a", {"namenodes": "nn1:70000"}),
+        ("hdfs://nn/a", {"namenodes": "http://nn1:9870"}),
+        ("hdfs://${nn}/a", {}),
+        ("webhdfs://:9870/a", {}),
         ("swebhdfs://nn/a", {"ca_file": "/no/such/file"}),
         ("swebhdfs://nn/a", {"ca_file": __file__}),
     ],
@@ -468,6 +490,12 @@ def test_a_url_or_an_option_that_can_not_be_is_refused_before_a_request(url: str
     with pytest.raises(ConfigurationError) as caught:
         opened(url, options)
     assert "pa55word" not in str(caught.value)
+
+
+def test_a_namenode_without_an_address_is_told_before_a_request(tmp_path: Path) -> None:
+    write_site(tmp_path, {"dfs.ha.namenodes.both": "nn1,nn2", "dfs.namenode.http-address.both.nn1": "one:9870"})
+    with pytest.raises(ConfigurationError, match=r"nn2: dfs\.namenode\.http-address\.both\.nn2 is missing"):
+        hdfs_access("hdfs://both/a", {"config_dir": str(tmp_path)}, {})
 
 
 @pytest.mark.parametrize("name", ["a:b", "\uffff", ".snapshot", "x" * 256])
