@@ -23,6 +23,7 @@ pytest_plugins = [
     "tests.support.stores.hdfs",
     "tests.support.stores.ha_hdfs",
     "tests.support.stores.https_hdfs",
+    "tests.support.stores.scripted_hdfs",
     "tests.support.stores.contract_servers",
 ]
 

@@ -21,7 +21,7 @@ from tests.support.stores.two_nodes import two_nodes
 NAMES = int(os.environ.get("HOLDFAST_TEST_RACES", "10"))
 CHANGES = [["active 1"], ["stop 0"], ["start 0"], ["stop 1", "active 0"], ["start 1"]]
 
-pytestmark = pytest.mark.timeout(120 + 20 * NAMES)
+pytestmark = pytest.mark.timeout(400 + 20 * NAMES)
 
 
 def test_of_two_daemons_one_creates_a_name_while_another_namenode_becomes_active(

@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     import httpx
 
 _LONGEST_TEXT = 300
-_NOT_SERVING = frozenset({"StandbyException", "ObserverRetryOnActiveException", "RetriableException"})
+_WHY = {
+    "StandbyException": "no namenode is active",
+    "ObserverRetryOnActiveException": "no namenode is active",
+    "RetriableException": "the namenode starts",
+}
+"""The reasons by which a namenode says that it does not serve."""
 _IN_SAFE_MODE = "SafeModeException"
 _NO_SUCH_FILE = "/.reserved/.inodes/0"
 """To set this file's times changes nothing, and only the active namenode says that there is no such file."""
@@ -45,6 +50,7 @@ class Failure(msgspec.Struct):
 
     exception: str
     message: str = ""
+    is_hadoops: bool = True
 
     @property
     def first_line(self) -> str:
@@ -121,8 +127,8 @@ class Namenodes:
         if _is_serving(answer):
             return answer
         failure = failure_in(answer.status_code, answer.content)
-        text = printable(masked(f"{what}: no namenode is active: {failure.first_line}", self._secrets))
-        reasons.append(RemoteUnavailableError(text))
+        said = f"{_WHY.get(failure.exception, failure.exception)}: {failure.first_line}"
+        reasons.append(RemoteUnavailableError(printable(masked(f"{what}: {said}", self._secrets))))
         return None
 
     def _is_believed(self, number: int) -> bool:
@@ -179,15 +185,20 @@ def failure_in(status: int, content: bytes) -> Failure:
     try:
         return msgspec.json.decode(content, type=_FailedAnswer).remote_exception
     except msgspec.DecodeError:  # of a proxy, or of the web server before Hadoop saw the request
-        return Failure(f"HTTP status {status}", content[:_LONGEST_TEXT].decode(errors="replace"))
+        return Failure(f"HTTP status {status}", content[:_LONGEST_TEXT].decode(errors="replace"), is_hadoops=False)
 
 
 def _is_serving(answer: httpx.Response) -> bool:
-    """Say whether the namenode is the active one. In safe mode, too, it answers reads."""
+    """Say whether the namenode is the active one. In safe mode, too, it answers reads.
+
+    It is not if its web server has let nothing through to it, as with a wrong key for Kerberos.
+    """
     if answer.status_code < http.HTTPStatus.BAD_REQUEST:
         return True
     failure = failure_in(answer.status_code, answer.content)
-    return failure.exception not in _NOT_SERVING or _IN_SAFE_MODE in failure.first_line
+    if failure.is_hadoops:
+        return failure.exception not in _WHY or _IN_SAFE_MODE in failure.first_line
+    return answer.status_code in (http.HTTPStatus.BAD_REQUEST, http.HTTPStatus.UNAUTHORIZED)  # of ours, whoever is asked
 
 
 def _why_none_serves(reasons: Sequence[HoldfastError]) -> HoldfastError:

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.stores.hdfs import FAST, HDFS_POM, NoHdfsError, await_said, jars_of, running_java
+from tests.support.stores.hdfs import FAST, HDFS_POM, NoHdfsError, await_said, jars_of, running_java, write_site
 
 _NAMENODES = re.compile(rb"^NAMENODES((?: \d+)+)$", re.MULTILINE)
 _DONE = re.compile(rb"^DONE .*$", re.MULTILINE)
@@ -76,7 +76,7 @@ def serving_ha_hdfs(*settings: str) -> Iterator[HaHdfs]:
                 process.stdin.flush()
                 await_said(process, output, _DONE, next(numbers))
 
-        _write_site(output.parent, ports)
+        write_site(output.parent, _site(ports))
         for query in ("op=MKDIRS&permission=700", "op=SETOWNER&owner=holdfast"):
             url = f"http://127.0.0.1:{ports[0]}/webhdfs/v1/holdfast?{query}&user.name=root"
             httpx.put(url, timeout=_FIRST_SECONDS).raise_for_status()
@@ -102,8 +102,6 @@ def ha_hdfs(_running_ha_hdfs: HaHdfs) -> HaHdfs:
     return replace(_running_ha_hdfs, directory=f"holdfast/{uuid.uuid4().hex}")
 
 
-def _write_site(directory: Path, ports: tuple[int, ...]) -> None:
-    settings = {f"dfs.ha.namenodes.{_NAME}": ",".join(f"nn{each}" for each in range(len(ports)))}
-    settings |= {f"dfs.namenode.http-address.{_NAME}.nn{each}": f"127.0.0.1:{port}" for each, port in enumerate(ports)}
-    found = "".join(f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items())
-    (directory / "hdfs-site.xml").write_text(f"<configuration>{found}</configuration>")
+def _site(ports: tuple[int, ...]) -> dict[str, str]:
+    names = {f"dfs.ha.namenodes.{_NAME}": ",".join(f"nn{each}" for each in range(len(ports)))}
+    return names | {f"dfs.namenode.http-address.{_NAME}.nn{each}": f"127.0.0.1:{port}" for each, port in enumerate(ports)}

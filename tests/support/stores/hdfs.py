@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -230,6 +230,12 @@ def secure_hdfs() -> Iterator[SecureHdfs]:
     settings = ("dfs.namenode.delegation.token.renew-interval=6000", "hadoop.http.authentication.token.validity=1")
     with serving_secure_hdfs(*settings) as running:
         yield running
+
+
+def write_site(directory: Path, settings: Mapping[str, object], name: str = "hdfs-site.xml") -> None:
+    """Write one of Hadoop's files of settings."""
+    found = "".join(f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items())
+    (directory / name).write_text(f"<configuration>{found}</configuration>")
 
 
 def jars_of(pom: Path) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.remote import UploadSource, open_store
-from tests.support.stores.hdfs import HDFS_POM, NoHdfsError, jars_of, serving_hdfs
+from tests.support.stores.hdfs import HDFS_POM, NoHdfsError, jars_of, serving_hdfs, write_site
 
 _FIRST_SECONDS = 300.0
 _PASSWORD = "changeit"
@@ -88,9 +88,5 @@ def _make_certificate(directory: Path) -> Path:
     subprocess.run([*keytool, "-genkeypair", *subject, "-storetype", "PKCS12"], check=True, capture_output=True)
     subprocess.run([*keytool, "-exportcert", "-rfc", "-file", str(certificate)], check=True, capture_output=True)
     settings = {"location": store, "type": "pkcs12", "password": _PASSWORD, "keypassword": _PASSWORD}
-    found = "".join(
-        f"<property><name>ssl.server.keystore.{name}</name><value>{value}</value></property>"
-        for name, value in settings.items()
-    )
-    (directory / "ssl-server.xml").write_text(f"<configuration>{found}</configuration>")
+    write_site(directory, {f"ssl.server.keystore.{name}": value for name, value in settings.items()}, "ssl-server.xml")
     return certificate
