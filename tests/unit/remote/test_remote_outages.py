@@ -76,9 +76,8 @@ def test_a_server_that_is_stopped_comes_back_and_one_that_is_dead_is_unavailable
             operation(store)
 
 
+@pytest.mark.parametrize("server", sorted(_SERVERS.keys() - {"gs-fake"}), indirect=True)  # which refuses nobody
 def test_what_does_not_mend_by_itself_is_refused(server: StoreServer, workspace: Path) -> None:
-    if not server.refused:
-        pytest.skip("it refuses no credentials")
     put(opened(server), "a")
     others = [opened(server, server.refused)]
     if server.has_objects:
