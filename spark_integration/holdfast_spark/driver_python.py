@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.control.client import RefusedError
 from holdfast.errors import HoldfastError
+from holdfast_spark.class_names import load_known_classes
 from holdfast_spark.plugin import STEP_ASIDE
 from holdfast_spark.session import directory_name, install, links_in_mount, local_directory
 from holdfast_spark.state_settings import settings, state_settings
@@ -51,15 +52,17 @@ def set_up_first_session(job: str) -> None:
             return builder.getOrCreate()  # a client of Spark Connect: the driver is elsewhere
         given = _given(builder)
         try:
-            made = _made(str(given.get("spark.app.name") or job))
+            local, made = _made(str(given.get("spark.app.name") or job))
         except HoldfastError as problem:
             _log.warning("this job runs without Holdfast: %s", problem)
             return builder.getOrCreate()
         for key, value in made.items():
             if key not in given:
                 builder.config(key, value)
+        if local is not None:
+            load_known_classes(local, builder._options)  # noqa: SLF001 as above
         spark = builder.getOrCreate()
-        install(spark)
+        install(spark, local=local)
         return spark
 
     SparkSession.Builder.getOrCreate = set_up  # type: ignore[assignment, method-assign]
@@ -73,15 +76,15 @@ def _given(builder: SparkSession.Builder) -> dict[str, object]:
     return {**dict(SparkConf().getAll()), **builder._options}  # noqa: SLF001 what has been set so far is nowhere else
 
 
-def _made(name: str) -> dict[str, str]:
-    """Return Holdfast's settings for the job of this name. Raises ``HoldfastError``."""
+def _made(name: str) -> tuple[Path | None, dict[str, str]]:
+    """Return Spark's own directory for the job of this name, and Holdfast's settings. Raises ``HoldfastError``."""
     links = links_in_mount()
     try:
         local = local_directory(directory_name(name))
     except RefusedError as problem:
         _log.warning("this job has no working directory: %s", problem)
-        return {**state_settings(), **links, **STEP_ASIDE}
-    return {**settings(local), **links, **STEP_ASIDE}
+        return None, {**state_settings(), **links, **STEP_ASIDE}
+    return local, {**settings(local), **links, **STEP_ASIDE}
 
 
 if __name__ == "__main__":

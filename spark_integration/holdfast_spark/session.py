@@ -15,6 +15,8 @@ from holdfast.control.client import ControlClient
 from holdfast.control.messages import WorkdirInfo
 from holdfast.errors import ConfigurationError, DaemonUnreachableError
 from holdfast_spark.class_archive import keep_archive, with_archive
+from holdfast_spark.class_names import keep_class_names, load_known_classes
+from holdfast_spark.jvm_options import with_short_start
 from holdfast_spark.kubernetes import template_settings
 from holdfast_spark.linking import give_executors_the_jar, linking_settings
 from holdfast_spark.placement import place_state
@@ -60,14 +62,15 @@ def configure(
     """
     local = local_directory(name, role, socket)
     chosen = with_archive(settings(local), local) if class_archive else settings(local)
+    chosen = with_short_start(chosen, builder._options)  # noqa: SLF001 what has been set so far is nowhere else
     chosen |= {**links_in_mount(socket), **STEP_ASIDE}
     if kubernetes:
         mountpoint = _ask(socket, ControlClient.status).mountpoint
         chosen |= template_settings(local.parent / "executor-pod.yaml", directory_name(name), mountpoint)
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    classes = local if class_archive else None
-    return with_installed(builder, partial(install, socket=socket, classes=classes))
+    made = partial(install, socket=socket, local=local, class_archive=class_archive)
+    return with_installed(builder, made, partial(load_known_classes, local))
 
 
 def local_directory(name: str, role: str = "driver", socket: str | None = None, pid: int | None = None) -> Path:
@@ -87,11 +90,13 @@ def links_in_mount(socket: str | None = None) -> dict[str, str]:
     return linking_settings(status.mountpoint, list(status.remotes))
 
 
-def install(spark: SparkSession, socket: str | None = None, classes: Path | None = None) -> None:
+def install(
+    spark: SparkSession, socket: str | None = None, local: Path | None = None, *, class_archive: bool = False
+) -> None:
     """Let the session's streaming queries be placed and reported, and a second driver's error be explained.
 
-    With ``classes``, Spark's own directory in the working directory, the archive of the JVM's classes is kept there.
-    At the end of the process the session is stopped, if it was not.
+    ``local`` is Spark's own directory in the working directory, where the names of the JVM's classes are kept, and with
+    ``class_archive`` an archive of them. At the end of the process the session is stopped, if it was not.
     """
     from holdfast_spark.batch_reports import report_batches  # these need pyspark, which workers' environments may lack
     from holdfast_spark.driver_end import stop_session_at_exit
@@ -104,8 +109,10 @@ def install(spark: SparkSession, socket: str | None = None, classes: Path | None
         place_state(spark, socket_path(socket))
         report_batches(spark, socket_path(socket))
     explain_second_drivers(spark)
-    if classes is not None:
-        keep_archive(spark, classes)
+    if local is not None:
+        keep_class_names(spark, local)
+        if class_archive:
+            keep_archive(spark, local)
     stop_queries_first()
 
 

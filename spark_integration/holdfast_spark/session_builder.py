@@ -1,16 +1,23 @@
-"""A builder of Spark sessions that does something with each session that it makes."""
+"""A builder of Spark sessions that does something before its first session is made, and with it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def with_installed(builder: SparkSession.Builder, *install: Callable[[SparkSession], object]) -> SparkSession.Builder:
-    """Return a builder with the options of ``builder`` that calls ``install`` with the session, each once."""
+def with_installed(
+    builder: SparkSession.Builder,
+    install: Callable[[SparkSession], object],
+    prepare: Callable[[Mapping[str, object]], object],
+) -> SparkSession.Builder:
+    """Return a builder with the options of ``builder`` that calls ``install`` with the session, once.
+
+    Before that session is made it calls ``prepare`` with all options.
+    """
     from pyspark.sql import SparkSession
 
     class InstallingBuilder(SparkSession.Builder):
@@ -18,11 +25,12 @@ def with_installed(builder: SparkSession.Builder, *install: Callable[[SparkSessi
 
         def getOrCreate(self) -> SparkSession:  # noqa: N802 Spark's name
             """Make the session, or return the one there is."""
+            if not self.installed:
+                prepare(self._options)
             spark = super().getOrCreate()
             if not self.installed:
                 self.installed = True
-                for each in install:
-                    each(spark)
+                install(spark)
             return spark
 
     installing = InstallingBuilder()

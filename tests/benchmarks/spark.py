@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import shutil
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holdfast_spark.class_archive import BATCHES, archive_path
+from holdfast_spark.after_batches import BATCHES
+from holdfast_spark.class_archive import archive_path
+from holdfast_spark.class_names import names_path
 from tests.benchmarks import page_cache
 from tests.benchmarks.report import Goal, Unit
 from tests.benchmarks.rows import Row, Scale, Site, Values
@@ -134,6 +137,8 @@ def _build(bench: Bench, site: Site) -> None:
 
 def _end_as_usual(job: Job) -> None:
     """Kill a job that has done some batches, once its working directory has what the next start takes from there."""
+    if job.place.socket is not None:
+        wait_until(names_path(job.place.local).exists, _ARCHIVE_SECONDS)
     if job.place.keeps_classes:
         wait_until(archive_path(job.place.local).exists, _ARCHIVE_SECONDS)  # or it is made in another side's turn
     job.kill()
@@ -168,12 +173,11 @@ def _restart(bench: Bench, site: Site) -> Values:
         values |= {f"node kept, {name}: {part}": value for part, value in found.items()}
     if bench.side(site).lose():
         values["node lost"] = _first_batch(bench, job)[""]
-        if job.place.keeps_classes:  # the archive has gone with the node
-            job.start()
-            job.go()
-            for _ in range(BATCHES):
-                job.batch(_keys(site, job.arrived * _FIRST_ROWS, _FIRST_ROWS))
-            _end_as_usual(job)
+        job.start()  # for what drivers leave to each other has gone with the node
+        job.go()
+        for _ in range(BATCHES):
+            job.batch(_keys(site, job.arrived * _FIRST_ROWS, _FIRST_ROWS))
+        _end_as_usual(job)
     return values
 
 
@@ -189,11 +193,14 @@ def _first_batch(bench: Bench, job: Job, prepare: Callable[[Path], None] | None 
     content = _keys(job.site, job.arrived * _FIRST_ROWS, _FIRST_ROWS)
     os.sync()  # or it waits for what was written before: a gigabyte of it
     before = _clocks(bench, job)
+    began = time.monotonic()
     job.go()
     done = job.batch(content)
+    told = job.start_milliseconds + 1000 * (time.monotonic() - began)
     after = _clocks(bench, job)
     job.kill()
     parts = {part: float(done["parts"].get(part, 0)) for part in _PARTS_OF_RESTART}
+    parts |= {"start of the session": job.start_milliseconds, "all from the start of the process on": told}
     return {"": float(done["milliseconds"]), **parts, **{name: after[name] - before[name] for name in before}}
 
 

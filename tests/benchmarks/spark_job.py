@@ -27,6 +27,8 @@ from pyspark.sql.streaming.listener import (
 
 from holdfast_spark import state_settings
 from holdfast_spark.class_archive import keep_archive, with_archive
+from holdfast_spark.class_names import keep_class_names, load_known_classes
+from holdfast_spark.jvm_options import JVM_OPTIONS_KEY, with_short_start
 from holdfast_spark.pipeline import flights
 from holdfast_spark.pipeline.local import stay_on_this_machine
 from holdfast_spark.placement import place_state
@@ -49,12 +51,15 @@ def main() -> None:
     builder = SparkSession.builder.master("local[2]").appName(options.query)
     for key, value in _settings(options).items():
         builder = builder.config(key, value)
+    if options.socket is not None:
+        load_known_classes(options.local, builder._options)  # as ``configure`` does
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     watcher = _Watcher()
     spark.streams.addListener(watcher)
     if options.socket is not None:
-        place_state(spark, options.socket)  # as ``configure`` does
+        place_state(spark, options.socket)
+        keep_class_names(spark, options.local)
     if options.class_archive:
         keep_archive(spark, options.local)
     _say(ready=True)
@@ -70,9 +75,13 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
     found = {**_SETTINGS, **state_settings.settings(options.local), **(_SNAPSHOTS if options.query == "keys" else {})}
     if options.class_archive:
         found = with_archive(found, options.local)
+    given = dict(setting.split("=", 1) for setting in options.conf)
+    if options.socket is not None:
+        found = with_short_start(found, given)
+        given.pop(JVM_OPTIONS_KEY, None)  # they are in there
     if not options.checkpoint.startswith("file:"):
         del found[_MANAGER]
-    return {**found, **dict(setting.split("=", 1) for setting in options.conf)}
+    return {**found, **given}
 
 
 def _query(spark: SparkSession, options: argparse.Namespace):  # type: ignore[no-untyped-def]

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -75,10 +76,13 @@ class Job:
     site: Site
     place: Place
     arrived: int = 0
+    start_milliseconds: float = 0.0
+    """How long the last ``start`` has taken."""
     process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
         """Return when there is a session; ``go`` starts the query."""
+        began = time.monotonic()
         directory = self.site.front
         self.place.local.mkdir(parents=True, exist_ok=True)
         (directory / "input").mkdir(exist_ok=True)
@@ -99,6 +103,7 @@ class Job:
                 start_new_session=True,
             )
         self._next_fact()
+        self.start_milliseconds = 1000 * (time.monotonic() - began)
 
     def go(self) -> None:
         """Start the query."""

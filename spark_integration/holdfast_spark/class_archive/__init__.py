@@ -14,18 +14,15 @@ import os
 import stat as stat_module
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast_spark.listening import listen
+from holdfast_spark.after_batches import after_batches
+from holdfast_spark.jvm_options import JVM_OPTIONS_KEY, OF_ALL_JVMS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JVM_OPTIONS_KEY = "spark.driver.extraJavaOptions"
-BATCHES = 3
-"""The batches after which the JVM has loaded what a batch needs."""
 CHECKED = "-XX:+VerifySharedSpaces"
 """The JVM's option to keep checksums in an archive, and to compare them before it uses one: a flipped bit would end it."""
 _ARCHIVE = "classes.jsa"
@@ -36,8 +33,6 @@ _COMPRESSED_BYTES = 32 * 2**30
 """The heap from which on a JVM has no compressed pointers to objects; it uses no archive of one that has."""
 _OF_ITS_KIND = ("--add-modules=", "-XX:+Use", "-XX:-Use", "-XX:ObjectAlignmentInBytes=")
 """Options that an archive depends on."""
-_OF_ALL_JVMS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-"""The environment's options for JVMs: agents, ports and heaps that are the driver's."""
 _SHARING = "sharing"
 """A word in ``java.vm.info`` of a JVM that uses an archive."""
 _log = logging.getLogger("holdfast.class_archive")
@@ -91,51 +86,26 @@ def _look_at(spark: SparkSession, local: Path, options: list[str]) -> None:
         _log.info("the JVM could not use %s, as when it or its jars have changed: it is made anew", archive)
         archive.unlink(missing_ok=True)
     elif f"-XX:DumpLoadedClassList={listed}" in options:
-        _watch(spark, _command(spark, options, listed))
+        command = _command(spark, options, listed)
+        after_batches(spark, lambda: _make(command))
 
 
-def _watch(spark: SparkSession, command: list[str]) -> None:
-    """Run the command once some batches are done."""
-    from pyspark.sql.streaming.listener import StreamingQueryListener
-
-    class Batches(StreamingQueryListener):
-        done = 0
-
-        def onQueryStarted(self, event: Any) -> None:  # noqa: N802 Spark's name
-            """Do nothing."""
-
-        def onQueryProgress(self, event: Any) -> None:  # noqa: N802 Spark's name
-            """Count a batch that had input."""
-            if event.progress.numInputRows > 0:
-                self.done += 1
-                if self.done == BATCHES:
-                    threading.Thread(target=begin, name="holdfast-class-archive", daemon=True).start()
-
-        def onQueryIdle(self, event: Any) -> None:  # noqa: N802 Spark's name
-            """Do nothing."""
-
-        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 Spark's name
-            """Do nothing."""
-
-    def begin() -> None:
-        remove()
-        try:
-            subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,  # it ends when this process does
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                start_new_session=True,  # Ctrl-C is for the driver
-                env={
-                    **{name: value for name, value in os.environ.items() if name not in _OF_ALL_JVMS},
-                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                },
-            ).wait()
-        except OSError as problem:
-            _log.info("the classes of the driver's JVM are not prepared for the next start: %s", problem)
-
-    remove = listen(spark, Batches())
+def _make(command: list[str]) -> None:
+    try:
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,  # it ends when this process does
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,  # Ctrl-C is for the driver
+            env={  # without the agents, ports and heaps that are the driver's
+                **{name: value for name, value in os.environ.items() if name not in OF_ALL_JVMS},
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            },
+        ).wait()
+    except OSError as problem:
+        _log.info("the classes of the driver's JVM are not prepared for the next start: %s", problem)
 
 
 def _command(spark: SparkSession, options: list[str], listed: Path) -> list[str]:

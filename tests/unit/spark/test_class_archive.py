@@ -11,8 +11,9 @@ from typing import IO
 
 import pytest
 
-from holdfast_spark.class_archive import JVM_OPTIONS_KEY, with_archive
+from holdfast_spark.class_archive import with_archive
 from holdfast_spark.class_archive.making import ends_together, free_memory, main
+from holdfast_spark.jvm_options import JVM_OPTIONS_KEY
 
 MIB = 2**20
 MEMINFO = "MemTotal:       8388608 kB\nMemAvailable:   4194304 kB\n"

@@ -1,0 +1,86 @@
+"""The names of the classes that a driver's JVM loads, kept in its working directory for the next driver there.
+
+A driver that starts again reads, checks and links some 20,000 classes of Java and Spark, a third of them in its first batch.
+Those of an earlier driver are loaded by a thread of the JVM (``ClassNames`` in the jar) from the moment when there is one,
+while Spark starts in another. Nothing is initialized, and a name that is wrong is passed over: the file can do no harm. What
+fails here is logged (``holdfast.class_names``), and the driver starts as it would without.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast_spark.after_batches import after_batches
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NAMES = "classes.names"
+_KEPT_SECONDS = 86_400.0
+"""The age from which on the names are written again: the job and its libraries may have changed."""
+_OF_CONNECT = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_CONNECT_MODE", "SPARK_API_MODE")
+_KEYS_OF_CONNECT = ("spark.remote", "spark.api.mode")
+_log = logging.getLogger("holdfast.class_names")
+
+
+def names_path(local: Path) -> Path:
+    """Return where the names are of drivers whose own files are in ``local``, below ``tmp/`` of the working directory."""
+    return local.parent.parent / _NAMES
+
+
+def load_known_classes(local: Path, options: Mapping[str, object]) -> None:
+    """Let the JVM of the session to come, which has these options, begin to load the classes of an earlier driver.
+
+    The JVM is started for that, as the session would have done. Raises what PySpark does if there can't be one.
+    """
+    names = names_path(local)
+    if not names.exists() or _is_elsewhere(options):
+        return
+    from pyspark import SparkConf, SparkContext  # workers' environments may lack it
+
+    conf = SparkConf()
+    for key, value in options.items():
+        conf.set(key, value)  # type: ignore[arg-type]  # as PySpark does itself
+    SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001 PySpark has no way of its own
+    try:
+        _class_names().load(str(names))
+    except Exception as problem:  # noqa: BLE001 whatever py4j and the JVM raise, as where the JVM lacks the jar
+        _log.info("the classes of an earlier driver are not loaded ahead: %s", problem)
+
+
+def _is_elsewhere(options: Mapping[str, object]) -> bool:
+    """Say whether the session may be a client of Spark Connect, which has no JVM of its own."""
+    return any(name in os.environ for name in _OF_CONNECT) or any(key in options for key in _KEYS_OF_CONNECT)
+
+
+def keep_class_names(spark: SparkSession, local: Path) -> None:
+    """Have the names written once some batches are done, unless they have been written in the last day."""
+    names = names_path(local)
+    if hasattr(spark, "_jsparkSession") and not _are_new(names):  # otherwise Spark Connect: the JVM is elsewhere
+        after_batches(spark, lambda: _write(names))
+
+
+def _are_new(names: Path) -> bool:
+    try:
+        return 0 <= time.time() - names.stat().st_mtime < _KEPT_SECONDS
+    except FileNotFoundError:
+        return False
+
+
+def _write(names: Path) -> None:
+    try:
+        _class_names().write(str(names))
+    except Exception as problem:  # noqa: BLE001 as above, and Java 8 can't tell
+        _log.info("the classes of this driver are not written down for the next one: %s", problem)
+
+
+def _class_names() -> Any:
+    from pyspark import SparkContext  # workers' environments may lack it
+
+    jvm: Any = SparkContext._jvm  # noqa: SLF001 PySpark has no way of its own
+    return jvm.io.holdfast.spark.ClassNames

@@ -1,0 +1,87 @@
+package io.holdfast.spark;
+
+import java.io.IOException;
+import java.lang.management.ManagementFactory;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.Paths;
+import java.nio.file.StandardCopyOption;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import javax.management.JMException;
+import javax.management.ObjectName;
+
+/**
+ * The names of the classes that a driver has loaded, kept for the next one, in which a thread loads them while Spark starts:
+ * what the first batch needs is then there, and has been read and verified by a processor that had nothing else to do.
+ *
+ * <p>No class is initialized, so nothing of the job runs earlier than without this. A name that is not known any more, or names
+ * something else, costs the search for it.
+ */
+public final class ClassNames {
+    private static final String DIAGNOSTICS = "com.sun.management:type=DiagnosticCommand";
+    private static final String HIERARCHY = "vmClassHierarchy";
+    /** A line of the hierarchy: depth, name, and loader; a class without a name that can be looked up has another slash. */
+    private static final Pattern LINE = Pattern.compile("[| ]*--([^/ ]+)/[^/ ]+(?: .*)?");
+
+    private ClassNames() {}
+
+    /**
+     * Loads the classes that a file names, a line each; returns the thread that does it. It is not started where there is only
+     * one processor, which Spark's own thread needs.
+     */
+    public static Thread load(String file) {
+        Thread thread = new Thread(() -> loadAll(Paths.get(file)), "holdfast-classes");
+        thread.setDaemon(true);
+        if (Runtime.getRuntime().availableProcessors() > 1) {
+            thread.start();
+        }
+        return thread;
+    }
+
+    /**
+     * Writes the names of all classes that are loaded and can be loaded by name, whole or not at all; returns their number. The
+     * JVM stands still for it, for about 50 ms.
+     */
+    public static int write(String file) throws IOException, JMException {
+        String[] signature = {String[].class.getName()};
+        Object hierarchy =
+                ManagementFactory.getPlatformMBeanServer()
+                        .invoke(new ObjectName(DIAGNOSTICS), HIERARCHY, new Object[] {new String[0]}, signature);
+        List<String> names = new ArrayList<>();
+        for (String line : hierarchy.toString().split("\n")) {
+            Matcher found = LINE.matcher(line);
+            if (found.matches() && isKnown(found.group(1))) {
+                names.add(found.group(1));
+            }
+        }
+        Path written = Paths.get(file + ".new");
+        Files.write(written, names);
+        Files.move(written, Paths.get(file), StandardCopyOption.ATOMIC_MOVE);
+        return names.size();
+    }
+
+    private static void loadAll(Path file) {
+        List<String> names;
+        try {
+            names = Files.readAllLines(file);
+        } catch (IOException | RuntimeException problem) {
+            return; // as when there is none yet
+        }
+        for (String name : names) {
+            isKnown(name);
+        }
+    }
+
+    /** Loads and links a class; says whether there is one. */
+    private static boolean isKnown(String name) {
+        try {
+            Class.forName(name, false, ClassNames.class.getClassLoader()).getDeclaredConstructors(); // which links it
+            return true;
+        } catch (ClassNotFoundException | LinkageError | RuntimeException problem) {
+            return false;
+        }
+    }
+}
