@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import mmap
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -98,6 +102,54 @@ def test_before_the_machine_makes_writers_wait_not_even_the_first_write_holds_ot
                     assert not write.done()
             assert write.result() == length
         node.stop()
+
+
+@pytest.mark.promise("local-busy")
+@needs_root
+@needs_c_module
+@pytest.mark.parametrize(
+    "change", [partial(os.chmod, mode=0o600), os.utime, os.unlink, lambda path: os.rename(path, f"{path} new")]
+)
+def test_who_changes_a_file_that_a_thread_writes_to_makes_nobody_else_wait(
+    make_node: NodeFactory, workspace: Path, change: Callable[[Path], None]
+) -> None:
+    """The thread has the lock of the file for as long as the disk lets it wait."""
+    vmstat = workspace / "vmstat"
+    vmstat.write_text(with_dirty_pages(Path("/proc/vmstat").read_text(), 100))
+    threads: list[int] = []
+
+    def changed(path: Path) -> None:
+        threads.append(threading.get_native_id())
+        change(path)
+
+    with (
+        mounted_image("ext4", workspace / "disk", 64 << 20) as disk,
+        shown_in_place(vmstat, Path("/proc/vmstat")),
+        ThreadPoolExecutor(2) as others,
+    ):
+        node = make_node(mount__passthrough=False, store__directory=disk / "store").start()
+        elsewhere = node.work / "other_1"
+        elsewhere.mkdir()
+        path = node.work / "file"
+        path.write_bytes(bytes(mmap.PAGESIZE))
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), mmap.PAGESIZE) as mapped:
+            with frozen(disk):
+                mapped[0] = 1
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # begins to write the page
+                wait_until(lambda: bool(waiting_threads(node.pid)))
+                made = others.submit(changed, path)
+                wait_until(lambda: bool(threads) and waits_for_the_daemon(threads[0]))
+                answered = others.submit(os.path.lexists, elsewhere / "absent")
+                wait_until(answered.done)
+                assert waiting_threads(node.pid)
+            problem = made.exception()
+        assert problem is None or (isinstance(problem, OSError) and problem.errno == errno.EBUSY), "busy after three seconds"
+        node.stop()
+
+
+def waits_for_the_daemon(thread: int) -> bool:
+    """Say whether a thread of this process waits for a reply."""
+    return Path(f"/proc/self/task/{thread}/wchan").read_text() == "request_wait_answer"
 
 
 def with_dirty_pages(vmstat: str, share_percent: int) -> str:

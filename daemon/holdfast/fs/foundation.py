@@ -88,7 +88,7 @@ class Foundation:
         self.quotas = Quotas(kernel.backing_files.hold_writes)
         self.directories = Directories(self.nodes, store, parts.zones, descriptors, self.ttl, owners)
         self.admission = Admission(self.directories, self.drain, self.quotas)
-        self.hot = HotFiles(store, self.nodes, descriptors, kernel.notifications.invalidate)
+        self.hot = HotFiles(store, self.nodes, descriptors, kernel.notifications.invalidate, kernel.backing_files)
         self.policy = NamePolicy(parts.names, parts.zones, self.directories)
         self.updates = EntryUpdates(index.entries, self.policy)
         self.view = StoreView(parts.remotes, index.marks)

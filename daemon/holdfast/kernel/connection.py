@@ -211,6 +211,21 @@ class Connection:
         """Leave each write to pyfuse3's handlers, also into files of ``serve_data``; or, with false, no longer."""
         self._native.hold_writes(held)
 
+    def is_written(self, fd: int, /) -> bool:
+        """Say whether threads have a write to do, or under way, to the file that is served from ``fd``."""
+        return self._native.is_written(fd)
+
+    def hold_back(self, fd: int, /) -> bool:
+        """Begin no further write in a thread to that file until ``let_go``; say whether one is under way.
+
+        Does not hold back more than 16 files at a time.
+        """
+        return self._native.hold_back(fd)
+
+    def let_go(self, fd: int, /) -> None:
+        """Begin writes to that file again."""
+        self._native.let_go(fd)
+
     def answer(self, request: int, backing_id: int | None, flags: OpenFlag = OpenFlag.NONE) -> None:
         """Set a backing id and flags in the reply to come to the OPEN, OPENDIR or CREATE with the number ``request``.
 

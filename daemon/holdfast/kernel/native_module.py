@@ -63,6 +63,9 @@ class NativeModule(Protocol):
     def register(self, device: int, node: int, fd: int, zone: int, /) -> int: ...
     def unregister(self, device: int, node: int, backing_id: int, /) -> None: ...
     def hold_writes(self, held: bool, /) -> None: ...
+    def is_written(self, fd: int, /) -> bool: ...
+    def hold_back(self, fd: int, /) -> bool: ...
+    def let_go(self, fd: int, /) -> None: ...
     def remove_native_reply(self, node: int, /) -> None: ...
     def entries(self, fd: int, position: int, size: int, others: dict[FileId, int], /) -> bytes | None: ...
     def attributes(self, node: int, stat: object, seconds: float, /) -> bytes: ...
@@ -78,7 +81,7 @@ class NoNativeModule:
 
     end = count_latencies = mark_execution = executing = enable_native_replies = _do_nothing
     answer_directly = reply = interrupt = add_native_reply = remove_native_reply = hold_writes = entries = _do_nothing
-    unregister = _do_nothing
+    unregister = let_go = _do_nothing
 
     def configure(self, add: int, keep_path: bytes, resend: bool, request: bytes, reply: bytes, /) -> None:
         """Do nothing."""
@@ -94,6 +97,13 @@ class NoNativeModule:
         """Refuse: nothing is mounted."""
         del device, node, fd, zone
         raise OSError(errno.ENOTTY, os.strerror(errno.ENOTTY))
+
+    def is_written(self, fd: int, /) -> bool:
+        """Say no: it has no threads."""
+        del fd
+        return False
+
+    hold_back = is_written
 
     def request(self) -> int:
         """Return 0: the number is unknown."""

@@ -57,6 +57,27 @@ class _Calls:
             answer.close()
 
 
+class _Writes:
+    """Writes in threads of the daemon, by the descriptors of their files."""
+
+    def __init__(self) -> None:
+        self.under_way: set[int] = set()
+        self.held_back: set[int] = set()
+
+    def is_written(self, fd: int) -> bool:
+        """Say whether there is one."""
+        return fd in self.under_way
+
+    def hold_back(self, fd: int) -> bool:
+        """Begin no further one; say whether there is one."""
+        self.held_back.add(fd)
+        return fd in self.under_way
+
+    def let_go(self, fd: int) -> None:
+        """Begin further ones."""
+        self.held_back.discard(fd)
+
+
 class _Files:
     """Hot files of users, each in the directory ``d``."""
 
@@ -72,7 +93,9 @@ class _Files:
         orphanage = SimpleNamespace(release=self.let_go.append)
         store = SimpleNamespace(calls=self.calls, tree=self.tree, orphanage=orphanage, quarantine=None)
         nodes = SimpleNamespace(of_backing=self._nodes.get)
-        self.hot = HotFiles(cast(Any, store), cast(Any, nodes), cast(Any, SimpleNamespace(forget=lambda _: None)), self.note)
+        self.writes = _Writes()
+        descriptors = cast(Any, SimpleNamespace(forget=lambda _: None))
+        self.hot = HotFiles(cast(Any, store), cast(Any, nodes), descriptors, self.note, cast(Any, self.writes))
         self.opened: list[OpenFile] = []
         self.told: list[tuple[int, bytes]] = []
 
@@ -252,6 +275,38 @@ async def test_a_change_of_attributes_waits_for_a_call_that_a_busy_machine_makes
         assert len(files.calls.begun) == 2
         files.calls.end(1)
     assert len(files.calls.begun) == 3
+
+
+async def test_what_a_thread_of_the_daemon_writes_to_is_changed_when_it_has_ended(files: _Files) -> None:
+    """Until then it has the lock of the file, on a slow disk for long, and the event loop would wait for that."""
+    opened = files.open("file")
+    files.writes.under_way.add(opened.fd)
+    seen: list[tuple[set[int], set[int]]] = []
+
+    async def change() -> None:
+        await files.hot.change(opened.inode, lambda: seen.append((set(files.writes.under_way), set(files.writes.held_back))))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(change)
+        while opened.fd not in files.writes.held_back:
+            await trio.lowlevel.checkpoint()
+        assert not seen
+        files.writes.under_way.clear()
+    assert seen == [(set(), {opened.fd})], "no other write begins before the change is made"
+    await trio.lowlevel.checkpoint()
+    assert not files.writes.held_back
+    assert not files.calls.begun
+
+
+async def test_a_file_is_busy_if_a_write_to_it_does_not_end(files: _Files, autojump_clock: trio.testing.MockClock) -> None:
+    opened = files.open("file")
+    files.writes.under_way.add(opened.fd)
+    began = trio.current_time()
+    with pytest.raises(FileBusyError, match="the disk takes long"):
+        await files.hot.settle(opened.inode)
+    assert trio.current_time() - began == pytest.approx(PATIENCE_SECONDS, abs=0.1)
+    await trio.lowlevel.checkpoint()
+    assert not files.writes.held_back
 
 
 @pytest.mark.promise("local-busy")

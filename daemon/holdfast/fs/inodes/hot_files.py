@@ -12,7 +12,11 @@ until the user lets go (``Tree.held``). It is that user's own: the first handle 
 directories in which the file has names, or for root (``file_io.passthrough``), and a file that has become hot neither gets
 nor loses a name in another's directory, or while yet another user has it open.
 
-For what is not hot, which is nearly everything, this costs a look at one attribute.
+What is not hot is changed by the loop itself. Where the daemon serves the data, a write in one of its threads has the lock
+too, on a slow disk for some hundred milliseconds. Whoever wants to change the file waits until none is under way, and no
+other begins until the change is made.
+
+For what is neither hot nor written, which is nearly everything, this costs a look at one attribute.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ import trio
 
 from holdfast.errors import FileBusyError
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
+from holdfast.fs.inodes.kernel import BackingFiles
 from holdfast.fs.inodes.late_calls import LateCall, LateCalls
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_table import NodeTable
@@ -48,6 +53,8 @@ LONG_PATIENCE_SECONDS = 60.0
 """The time that a caller waits for a change of a file in many pieces."""
 _AT_ONCE_SECONDS = 0.05
 """The time that the event loop waits for a call that nobody has a reason to hold up."""
+_WRITE_SECONDS = 0.005
+"""The time after which a write in a thread is looked at again."""
 _STILL_HELD = "a process has held the lock of the file for long, with memory that does not come"
 _MOST_LATE = 8
 """The limit of late calls on a user's files; then all of its hot files are busy. For calls that the loop waits for, the
@@ -66,6 +73,7 @@ class HotFiles:
         nodes: NodeTable,
         descriptors: DescriptorCache,
         invalidate: Callable[[int, bytes], None],
+        writes: BackingFiles,
     ) -> None:
         self._calls: OutsideCalls = store.calls
         self._tree = store.tree
@@ -73,6 +81,7 @@ class HotFiles:
         self._quarantine = store.quarantine
         self._nodes = nodes
         self._descriptors = descriptors
+        self._writes = writes
         self._late_calls = LateCalls(nodes, store.orphanage, invalidate)
         self._late = self._late_calls.by_file
         self._running: set[FileId] = set()
@@ -106,10 +115,36 @@ class HotFiles:
     # --- waiting -----------------------------------------------------------------------------------------------------
 
     async def settle(self, inode: FileId) -> None:
-        """Return when the lock of the file was free a moment ago, at once if it is not hot. Raises ``FileBusyError``."""
-        opened = self.of(inode)
-        if opened is not None:
-            await self.call(opened, "probe", [])
+        """Return when the lock of the file was free a moment ago. Raises ``FileBusyError``.
+
+        That is at once if the file is not hot, and no thread of the daemon writes to it. None begins to before the event
+        loop has gone through the step in which this returns.
+        """
+        hot = self.of(inode)
+        if hot is not None:
+            await self.call(hot, "probe", [])
+        elif (written := self._written(inode)) is not None:
+            await self._wait_written(written.fd)
+
+    def is_written(self, inode: FileId) -> bool:
+        """Say whether threads of the daemon write to the file: then ``settle`` waits, also if it is not hot."""
+        return self._written(inode) is not None
+
+    def _written(self, inode: FileId) -> OpenFile | None:
+        node = self._nodes.of_backing(inode)
+        opened = None if node is None else node.opened
+        return opened if opened is not None and self._writes.is_written(opened.fd) else None
+
+    async def _wait_written(self, fd: int) -> None:
+        await before_waiting()
+        deadline = trio.current_time() + PATIENCE_SECONDS
+        try:
+            while self._writes.hold_back(fd):
+                if trio.current_time() >= deadline:
+                    raise FileBusyError("the disk takes long to write to the file")
+                await trio.sleep(_WRITE_SECONDS)
+        finally:
+            trio.lowlevel.current_trio_token().run_sync_soon(self._writes.let_go, fd)
 
     async def change(self, inode: FileId, change: Callable[[], T]) -> T:
         """Make a change of the file that waits for its lock in one step, and may be made twice. Raises ``FileBusyError``.

@@ -45,6 +45,15 @@ class BackingFiles(Protocol):
     def hold_writes(self, held: bool, /) -> None:
         """Ask the file system for each write from now on, or again as before."""
 
+    def is_written(self, fd: int, /) -> bool:
+        """Say whether threads have a write to do, or under way, to the file that is served from ``fd``."""
+
+    def hold_back(self, fd: int, /) -> bool:
+        """Begin no further write in a thread to that file until ``let_go``; say whether one is under way."""
+
+    def let_go(self, fd: int, /) -> None:
+        """Begin writes to that file again."""
+
 
 class KernelNotifications(Protocol):
     """Notifications that the daemon sends to the kernel unasked (``fuse.kernel_notifications``)."""

@@ -61,10 +61,15 @@ class FileMoves:
             return victim, ()
         return victim, [each for each in (moved, replaced) if each is not None]
 
-    async def settle(self, hot: Sequence[OpenFile]) -> None:
-        """Wait for the locks of hot files."""
-        for each in hot:
-            await self._hot.settle(each.inode)
+    def is_written(self, move: FileMove, victim: FileStat | None) -> bool:
+        """Say whether a thread of the daemon writes to one of the files, so that ``settle`` waits."""
+        return self._hot.is_written(move.stat.st_ino) or (victim is not None and self._hot.is_written(victim.st_ino))
+
+    async def settle(self, move: FileMove, victim: FileStat | None) -> None:
+        """Wait for the locks of both files."""
+        await self._hot.settle(move.stat.st_ino)
+        if victim is not None:
+            await self._hot.settle(victim.st_ino)
 
     def carry_out(
         self,

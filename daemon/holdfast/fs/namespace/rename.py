@@ -98,8 +98,8 @@ class Renaming:
         old, new, stat = move.old, move.new, move.stat
         check_storable(new.zone, stat.st_mode)
         victim, hot = self._moves.look(move)
-        if hot:
-            await self._moves.settle(hot)  # before anything is sent
+        if hot or self._moves.is_written(move, victim):
+            await self._moves.settle(move, victim)  # before anything is sent
             victim, hot = self._moves.look(move)
         if victim is not None and move.is_of(victim):
             return

@@ -39,8 +39,8 @@ class Unlinking:
         if stat is None and self._lookup.is_unknown(directory, name):
             await self._lookup.learn(directory, name)
             stat, node, hot = self._look(directory, name)
-        if hot is not None:
-            await self._hot.settle(hot.inode)
+        if stat is not None and (hot is not None or self._hot.is_written(stat.st_ino)):
+            await self._hot.settle(stat.st_ino)
             stat, node, hot = self._look(directory, name)
         self._unlink(self._policy.name(directory, name), stat, node, hot, attempt)
 

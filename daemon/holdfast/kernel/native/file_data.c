@@ -23,9 +23,13 @@
 #define READ_AT_ONCE (256 * 1024)
 #define THREADS 4
 #define MOST_JOBS 64
+#define MOST_HELD_BACK 16
 
 struct job {
 	struct job *next;
+	struct job *next_left; /* among all that are left to threads; belongs to the event loop */
+	enum { TO_BE_DONE, UNDER_WAY, DONE } state; /* changes with the lock held */
+	int lent_fd; /* the caller's descriptor of the file */
 	int64_t began;
 	uint64_t unique, offset;
 	size_t length;
@@ -51,12 +55,14 @@ static pthread_cond_t has_work = PTHREAD_COND_INITIALIZER;
 static pthread_rwlock_t replying = PTHREAD_RWLOCK_INITIALIZER;
 static struct job *first, **last = &first; /* to be done, in order */
 static struct job *finished;
+static int held_back[MOST_HELD_BACK], held_back_count; /* lent descriptors of files to which no write begins */
 static atomic_bool any_finished;
 static int running; /* threads */
 static int failures = -1;
 /* These belong to the event loop. */
 static bool writes_are_held;
 static int jobs; /* to be done, under way or not collected yet */
+static struct job *first_left; /* of these */
 static uint64_t failed; /* the request that a thread has given back last */
 
 static void reply(int fd, uint32_t opcode, uint64_t unique, const unsigned char *data, size_t length)
@@ -94,6 +100,15 @@ static ssize_t perform(struct job *job, struct outlet *outlet, size_t *spliced)
 	return reserve(outlet, job->length) ? backing_file_read(&job->file, outlet->data, job->length, job->offset) : -1;
 }
 
+/* With the lock held: where a descriptor is among those held back; held_back_count if it is not. */
+static int held_back_at(int fd)
+{
+	int at = 0;
+	while (at < held_back_count && held_back[at] != fd)
+		at++;
+	return at;
+}
+
 static void carry_out(struct job *job, struct outlet *outlet)
 {
 	size_t spliced = 0;
@@ -112,22 +127,36 @@ static void carry_out(struct job *job, struct outlet *outlet)
 	pthread_rwlock_unlock(&replying);
 }
 
+/* With the lock held: the first job that may begin, or NULL. */
+static struct job *next_job(void)
+{
+	struct job **place = &first;
+	while (*place != NULL && (*place)->opcode == OPCODE_WRITE && held_back_at((*place)->lent_fd) < held_back_count)
+		place = &(*place)->next;
+	struct job *job = *place;
+	if (job == NULL)
+		return NULL;
+	*place = job->next;
+	if (last == &job->next)
+		last = place;
+	job->state = UNDER_WAY;
+	return job;
+}
+
 static void *work(void *unused)
 {
 	(void)unused;
 	struct outlet outlet = {0};
 	for (;;) {
 		pthread_mutex_lock(&lock);
-		while (first == NULL)
+		struct job *job;
+		while ((job = next_job()) == NULL)
 			pthread_cond_wait(&has_work, &lock);
-		struct job *job = first;
-		first = job->next;
-		if (first == NULL)
-			last = &first;
 		pthread_mutex_unlock(&lock);
 		carry_out(job, &outlet);
 		bool answered = job->answered; /* the event loop may free the job as soon as it can see it */
 		pthread_mutex_lock(&lock);
+		job->state = DONE;
 		job->next = finished;
 		finished = job;
 		atomic_store(&any_finished, true);
@@ -166,6 +195,15 @@ static bool keep_request(struct job *job, const unsigned char *request)
 	return job->request_size == sizeof(job->read);
 }
 
+/* Forget one of the jobs that are left to threads. */
+static void remove_left(const struct job *job)
+{
+	struct job **place = &first_left;
+	while (*place != job)
+		place = &(*place)->next_left;
+	*place = job->next_left;
+}
+
 static void discard(struct job *job)
 {
 	if (job->written != NULL)
@@ -186,7 +224,8 @@ static bool leave(const struct request_header *header, const unsigned char *requ
 		return false;
 	}
 	*job = (struct job){.began = latency_counts_now(), .unique = header->unique, .offset = wanted->offset,
-			    .length = wanted->length, .file = *file, .opcode = header->opcode, .request_size = size};
+			    .length = wanted->length, .file = *file, .opcode = header->opcode, .request_size = size,
+			    .lent_fd = file->fd, .next_left = first_left};
 	job->file.fd = fd;
 	if (!keep_request(job, request)) {
 		close(fd);
@@ -194,6 +233,7 @@ static bool leave(const struct request_header *header, const unsigned char *requ
 		return false;
 	}
 	jobs++;
+	first_left = job;
 	pthread_mutex_lock(&lock);
 	*last = job;
 	last = &job->next;
@@ -257,6 +297,46 @@ void file_data_hold_writes(bool held)
 	writes_are_held = held;
 }
 
+/* With the lock held: whether a write to the file is in one of these states. */
+static bool has_write(int fd, bool to_be_done)
+{
+	for (struct job *job = first_left; job != NULL; job = job->next_left)
+		if (job->lent_fd == fd && job->opcode == OPCODE_WRITE &&
+		    (job->state == UNDER_WAY || (to_be_done && job->state == TO_BE_DONE)))
+			return true;
+	return false;
+}
+
+bool file_data_is_written(int fd)
+{
+	if (first_left == NULL)
+		return false;
+	pthread_mutex_lock(&lock);
+	bool is_written = has_write(fd, true);
+	pthread_mutex_unlock(&lock);
+	return is_written;
+}
+
+bool file_data_hold_back(int fd)
+{
+	pthread_mutex_lock(&lock);
+	if (held_back_at(fd) == held_back_count && held_back_count < MOST_HELD_BACK)
+		held_back[held_back_count++] = fd;
+	bool is_under_way = has_write(fd, false);
+	pthread_mutex_unlock(&lock);
+	return is_under_way;
+}
+
+void file_data_let_go(int fd)
+{
+	pthread_mutex_lock(&lock);
+	int at = held_back_at(fd);
+	if (at < held_back_count)
+		held_back[at] = held_back[--held_back_count];
+	pthread_cond_broadcast(&has_work);
+	pthread_mutex_unlock(&lock);
+}
+
 ssize_t file_data_collect(void *buffer, size_t size)
 {
 	ssize_t got = 0;
@@ -267,6 +347,7 @@ ssize_t file_data_collect(void *buffer, size_t size)
 		struct job *job = finished;
 		finished = job->next;
 		jobs--;
+		remove_left(job);
 		latency_counts_set_zone(job->file.zone);
 		if (job->answered) {
 			latency_counts_add(job->opcode, latency_counts_now() - job->began);

@@ -23,6 +23,14 @@ bool file_data_answer(int fd, const unsigned char *request, size_t size, const s
 /* Whether to leave all writes to libfuse: a user may not write any more. */
 void file_data_hold_writes(bool held);
 
+/* Whether threads have a write to do, or under way, to the file that was lent with this descriptor. */
+bool file_data_is_written(int fd);
+
+/* Begin no further write to that file until file_data_let_go; whether one is under way. If too many files are held back
+ * already, this one is not. */
+bool file_data_hold_back(int fd);
+void file_data_let_go(int fd);
+
 /* Count what the threads have done since the last call, and take a request with which one of them has failed: as read(2), but 0
  * if there is none. */
 ssize_t file_data_collect(void *buffer, size_t size);

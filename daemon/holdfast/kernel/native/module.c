@@ -264,6 +264,34 @@ static PyObject *hold_writes(PyObject *self, PyObject *held)
 	Py_RETURN_NONE;
 }
 
+static PyObject *is_written(PyObject *self, PyObject *descriptor)
+{
+	(void)self;
+	long fd = PyLong_AsLong(descriptor);
+	if (fd == -1 && PyErr_Occurred() != NULL)
+		return NULL;
+	return PyBool_FromLong(file_data_is_written((int)fd));
+}
+
+static PyObject *hold_back(PyObject *self, PyObject *descriptor)
+{
+	(void)self;
+	long fd = PyLong_AsLong(descriptor);
+	if (fd == -1 && PyErr_Occurred() != NULL)
+		return NULL;
+	return PyBool_FromLong(file_data_hold_back((int)fd));
+}
+
+static PyObject *let_go(PyObject *self, PyObject *descriptor)
+{
+	(void)self;
+	long fd = PyLong_AsLong(descriptor);
+	if (fd == -1 && PyErr_Occurred() != NULL)
+		return NULL;
+	file_data_let_go((int)fd);
+	Py_RETURN_NONE;
+}
+
 static PyObject *remove_native_reply(PyObject *self, PyObject *args)
 {
 	(void)self;
@@ -385,6 +413,9 @@ static PyMethodDef methods[] = {
 	{"remove_native_reply", remove_native_reply, METH_VARARGS, PyDoc_STR("Stop answering for a file or directory.")},
 	{"register", register_file, METH_VARARGS, PyDoc_STR("Register a file for passthrough; return its backing id.")},
 	{"unregister", unregister_file, METH_VARARGS, PyDoc_STR("Close a backing id.")},
+	{"is_written", is_written, METH_O, PyDoc_STR("Whether threads have writes to the file lent with a descriptor.")},
+	{"hold_back", hold_back, METH_O, PyDoc_STR("Begin no further write to that file; whether one is under way.")},
+	{"let_go", let_go, METH_O, PyDoc_STR("Begin writes to that file again.")},
 	{"hold_writes", hold_writes, METH_O, PyDoc_STR("Whether to answer no writes of data.")},
 	{"entries", entries, METH_VARARGS, PyDoc_STR("Return entries of a backing directory in the format of READDIR.")},
 	{"attributes", (PyCFunction)(void (*)(void))attributes, METH_FASTCALL, PyDoc_STR("Return the body of a reply to GETATTR.")},
