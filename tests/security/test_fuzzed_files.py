@@ -212,7 +212,7 @@ import sys
 from pathlib import Path
 from holdfast.index import Index
 index = Index.open(Path(sys.argv[1]), "store", b"boot")
-list(index.entries.scan()), index.marks.deletions(), index.pins.all(), index.workdirs.all()
+list(index.entries.scan()), index.marks.deletions(), index.pins.all(), index.workdirs.after(b"", 100)
 index.marks.whited_out_below(b"a"), index.marks.is_held(5)
 index.marks.white_out(b"new"), index.marks.hold(2**60), index.entries.flush_uses()
 """

@@ -22,6 +22,7 @@ from tests.support.users.stalls import bystander
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _GETDENTS64 = 217
 _MOST_NAMES = 1000
+_WORKING_DIRECTORIES = 2500
 
 
 def test_a_bystander_feels_a_daemon_that_hangs_until_the_next_one_answers(make_node: NodeFactory) -> None:
@@ -56,6 +57,22 @@ def descriptor_places(pid: int) -> int:
     """Return for how many descriptors a process has room in its table."""
     _, _, behind = Path(f"/proc/{pid}/status").read_text().partition("\nFDSize:")
     return int(behind.split()[0])
+
+
+def test_thousands_of_working_directories_cost_others_nothing(node: Node) -> None:
+    """Gain: each end of a process, each look at metrics or status, and each second the quotas, go through all of them."""
+
+    def make(number: int) -> None:
+        for each in range(_WORKING_DIRECTORIES):
+            (node.work / f"driver_{number}x{each}").mkdir()
+
+    for number in range(2):
+        MALLORY.do(partial(make, number))  # and its process ends, which held them
+    with bystander(node) as waits, node.client() as client:
+        assert f'holdfast_workdirs{{state="released"}} {2 * _WORKING_DIRECTORIES}' in client.metrics()
+        MALLORY.do((node.work / "driver_of_one_more").mkdir)
+        assert len(client.workdirs()) == 2 * _WORKING_DIRECTORIES + 2
+    waits.check()
 
 
 @pytest.fixture

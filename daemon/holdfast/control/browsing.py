@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 import msgspec
-import trio
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -23,6 +22,7 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.listing import Listings
 from holdfast.fs.namespace.lookup import Found
 from holdfast.index import Entry, EntryState
+from holdfast.system.slices import Slices
 from holdfast.system.text import shown
 from holdfast.telemetry import Event, EventLog, Observed, SlowOperations
 from holdfast.zones import NameKind, ZoneName
@@ -73,13 +73,13 @@ class Inspector:
         end = min(limit, len(wanted))
         while end < len(wanted) and not _is_text(wanted[end - 1]):
             end += 1  # a page must end with a name that the next request can pass
-        entries = []
+        entries, slices = [], Slices()
         for name in wanted[:end]:
             found = self.listings.entry(directory, name)
             if found is not None:
                 entries.append(self._describe(path, name, directory, found))
                 self.base.nodes.release(found.node)
-            await trio.lowlevel.checkpoint_if_cancelled()
+            await slices.pause()
         return EntryPage(entries=entries, next=shown(wanted[end - 1]) if end < len(wanted) else None)
 
     async def entry(self, path: str) -> EntryInfo:

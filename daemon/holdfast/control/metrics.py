@@ -171,12 +171,10 @@ class MetricsReport:
                 page.add(metric, getattr(of_store, field), name)
 
     async def _add_workdirs(self, page: MetricsPage) -> None:
-        held = total = 0
-        for workdir in self._workdirs.listed():
-            held, total = held + (workdir.holder is not None), total + 1
-            await trio.lowlevel.checkpoint_if_cancelled()
+        workdirs = await self._workdirs.some()
+        held = sum(workdir.holder is not None for workdir in workdirs)
         page.add(metrics.WORKDIRS, held, "held")
-        page.add(metrics.WORKDIRS, total - held, "released")
+        page.add(metrics.WORKDIRS, len(workdirs) - held, "released")
 
 
 class _Remembered:

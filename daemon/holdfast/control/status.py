@@ -150,14 +150,8 @@ class StatusReport:
 
     async def workdirs(self, after: str, limit: int, owner: int | None) -> list[WorkdirInfo]:
         """Return up to ``limit`` working directories after the path ``after``, by path; of ``owner`` only, if given."""
-        found: list[WorkdirInfo] = []
         beyond = self.paths.relative(after) if after else b""
-        for workdir in self.workdir_service.listed(beyond, owner):
-            found.append(self.workdir(workdir))
-            if len(found) == limit:
-                break
-            await trio.lowlevel.checkpoint_if_cancelled()
-        return found
+        return [self.workdir(workdir) for workdir in await self.workdir_service.some(beyond, owner, limit)]
 
     def workdir(self, workdir: Workdir) -> WorkdirInfo:
         """Return one working directory as a message."""

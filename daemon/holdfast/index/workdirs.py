@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import lmdb
 
 from holdfast.index.records import WorkdirRecord, decoded_workdir, encoded
@@ -30,8 +32,10 @@ class WorkdirRecords:
         with writing(self._environment, self._database) as transaction:
             transaction.delete(path)
 
-    def all(self) -> list[tuple[bytes, WorkdirRecord]]:
-        """Return every path with its record, in the order of paths."""
-        with self._environment.begin(db=self._database) as transaction:
-            found = ((bytes(path), decoded_workdir(data)) for path, data in transaction.cursor())
-            return [(path, record) for path, record in found if record is not None]
+    def after(self, path: bytes, most: int) -> list[tuple[bytes, WorkdirRecord]]:
+        """Return up to ``most`` paths after ``path`` with their records, in the order of paths; none if these are all."""
+        with self._environment.begin(db=self._database) as transaction, transaction.cursor() as cursor:
+            if not (cursor.set_range(path) if path else cursor.first()):
+                return []
+            found = ((bytes(key), decoded_workdir(data)) for key, data in cursor)
+            return list(islice(((key, record) for key, record in found if key != path and record is not None), most))

@@ -19,6 +19,7 @@ import trio
 from holdfast.errors import IndexUnwritableError
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.index import HELD_BY_VOLUME, WorkdirRecord
+from holdfast.system.slices import Slices
 from holdfast.telemetry import EventLog
 from holdfast.workdirs.holder_process import Process, Volume
 from holdfast.workdirs.ownership import LEASE_FILE
@@ -29,8 +30,6 @@ from holdfast.zones import WorkdirName
 TRANSIENT = (OSError, IndexUnwritableError)
 """Errors that the background tasks survive: too many open files, a full disk, a directory that its owner has closed."""
 RETRY_SECONDS = 5.0
-SLICE_SECONDS = 0.01
-"""The time for which many directories are dealt with before others have their turn."""
 _TOLD_AT_ONCE = 3
 _log = logging.getLogger("holdfast.workdirs")
 
@@ -49,6 +48,8 @@ class Holding:
     begin_retention: Callable[[], None]
     _nursery: trio.Nursery | None = field(default=None, init=False)
     _watched: dict[Process, trio.CancelScope] = field(default_factory=dict, init=False)
+    _new_holders: set[Process] = field(default_factory=set, init=False)
+    """The processes that have got a directory since ``unwatch_others`` began to look."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Watch the holders until cancelled. Started once those from before this daemon's start are known."""
@@ -113,15 +114,22 @@ class Holding:
         self.events.emit("workdir-released", path=os.fsdecode(path), uid=self.tree.owner(path))
         self.begin_retention()
 
-    def unwatch_others(self) -> None:
+    async def unwatch_others(self) -> None:
         """Stop waiting for processes that hold nothing any more."""
-        holders = {process_of(record) for _, record in self.records.all()}
-        for process in self._watched.keys() - holders:
-            self._watched.pop(process).cancel()
+        before, slices = set(self._watched), Slices()
+        self._new_holders.clear()
+        holders = set()
+        for _, record in self.records.listed():
+            holders.add(process_of(record))
+            await slices.pause()
+        for process in before - holders - self._new_holders:
+            if process in self._watched:
+                self._watched.pop(process).cancel()
 
     def _watch(self, process: Process) -> None:
         """Wait for the end of a process, with one task and one descriptor however many directories it holds."""
         assert self._nursery is not None, "the working directories are not being watched over"
+        self._new_holders.add(process)
         if process not in self._watched:
             scope = self._watched[process] = trio.CancelScope()
             self._nursery.start_soon(self._wait_for_end, process, scope)
@@ -137,13 +145,10 @@ class Holding:
 
     async def _note_end(self, process: Process) -> list[str]:
         """Record for all directories of an ended process that it is gone; return the first errors."""
-        problems = []
-        until = time.monotonic() + SLICE_SECONDS
-        for path in [path for path, record in self.records.all() if process_of(record) == process]:
-            if time.monotonic() > until:
-                await trio.lowlevel.checkpoint()
-                until = time.monotonic() + SLICE_SECONDS
-            record = self.records.get(path)
+        problems, slices = [], Slices()
+        for path, found in self.records.listed():
+            await slices.pause()
+            record = self.records.get(path) if process_of(found) == process else None
             try:
                 if record is not None and process_of(record) == process:
                     self.holder_gone(path, record)
@@ -162,7 +167,7 @@ class Holding:
             name = WorkdirName.parse(path.rsplit(b"/", 1)[-1])
             assert name is not None
             self.records.restore(path, name)
-        for path, record in self.records.all():
+        for path, record in self.records.listed():
             if not self.tree.exists(path):
                 self.records.discard(path)
             elif self.holder(path, record) is not None:

@@ -21,6 +21,8 @@ from holdfast.zones import WorkdirName
 
 _ATTRIBUTE = "user.holdfast.workdir"
 _SEPARATOR = b"\n"
+_PORTION = 500
+"""The number of records that are read at once: two milliseconds. Users decide how many there are."""
 _log = logging.getLogger("holdfast.workdirs")
 
 
@@ -36,9 +38,11 @@ class Records:
         """Return the record of the directory at ``path``; None if there is none."""
         return self._index.get(path)
 
-    def all(self) -> list[tuple[bytes, WorkdirRecord]]:
-        """Return every path with its record, sorted by path."""
-        return self._index.all()
+    def listed(self, after: bytes = b"") -> Iterator[tuple[bytes, WorkdirRecord]]:
+        """Yield every path after ``after`` with its record, by path. What is changed meanwhile may be missed."""
+        while portion := self._index.after(after, _PORTION):
+            yield from portion
+            after, _ = portion[-1]
 
     def put(self, path: bytes, record: WorkdirRecord) -> None:
         """Write the record of the directory at ``path``. Raises ``IndexUnwritableError``."""

@@ -6,14 +6,16 @@ import logging
 import math
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import trio
 
 from holdfast.index import WorkdirRecord
+from holdfast.system.slices import SLICE_SECONDS, Slices
 from holdfast.telemetry import EventLog
-from holdfast.workdirs.holding import RETRY_SECONDS, SLICE_SECONDS, TRANSIENT, Holding
+from holdfast.workdirs.holding import RETRY_SECONDS, TRANSIENT, Holding
 from holdfast.workdirs.records import Records
 from holdfast.workdirs.tree import WorkdirTree
 
@@ -31,7 +33,7 @@ class Retention:
     holding: Holding
     events: EventLog
     retain_seconds: Callable[[str], float]
-    _removed: list[tuple[bytes, int]] = field(default_factory=list, init=False)
+    _removed: deque[tuple[bytes, int]] = field(default_factory=deque, init=False)
     """Paths of removed directories that the kernel may still know, and the uids of their owners."""
     _not_removed: set[bytes] = field(default_factory=set, init=False)
     """Paths of directories that are due, whose removal fails."""
@@ -47,16 +49,20 @@ class Retention:
     async def expire_due(self) -> float:
         """Remove everything that is due; return the time of the next removal."""
         now, due = time.time(), math.inf
-        left = [path for path, _ in self.records.all()]
+        left, slices = [], Slices()
+        for path, _ in self.records.listed():
+            left.append(path)
+            await slices.pause()
         while left:
             due = min(due, self._expire_some(left, now))
             await trio.lowlevel.checkpoint()
-        self.holding.unwatch_others()
+        await self.holding.unwatch_others()
         try:
             has_told = await self.tree.invalidate_kernel()
             while self._removed:
-                removed, uid = self._removed.pop(0)
+                removed, uid = self._removed.popleft()
                 self.events.emit("workdir-removed", path=os.fsdecode(removed), uid=uid)
+                await slices.pause()
             has_told = await self.tree.empty_trash() and has_told
         except OSError as problem:
             _log.warning("can't delete yet what working directories have left: %s", problem)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import trio
@@ -30,6 +30,7 @@ from holdfast.fs.inodes.node import Node, path_of
 from holdfast.index import WorkdirRecord
 from holdfast.store import Space
 from holdfast.system.processes import boot_id
+from holdfast.system.slices import Slices
 from holdfast.workdirs.holder_process import Process, Volume, number_here
 from holdfast.workdirs.holding import Holding, holder_of
 from holdfast.workdirs.ownership import LEASE_FILE
@@ -190,19 +191,28 @@ class Workdirs:
         """Return the uid of the owner of a directory; -1 if there is none. Raises ``ConfigurationError`` for a bad name."""
         return self._tree.owner(self._path_of(WorkdirName.checked(role, resource_id)))
 
-    def all(self) -> list[Workdir]:
-        """Return all working directories by path."""
-        return list(self.listed())
+    async def some(self, after: bytes = b"", owner: int | None = None, most: int | None = None) -> list[Workdir]:
+        """Return the working directories with paths after ``after``, by path: up to ``most``, those of ``owner`` if given.
 
-    def listed(self, after: bytes = b"", owner: int | None = None) -> Iterator[Workdir]:
-        """Yield the working directories with paths after ``after``, by path; only those of the user ``owner``, if given."""
-        for path, record in self._records.all():
-            if path > after and self._tree.exists(path) and owner in (None, self._tree.owner(path)):
-                yield self._describe(path, record)
+        There may be thousands, and each takes some system calls: others have their turn meanwhile.
+        """
+        found: list[Workdir] = []
+        slices = Slices()
+        for path, record in self._records.listed(after):
+            if len(found) == most:
+                break
+            if self._tree.exists(path) and owner in (None, self._tree.owner(path)):
+                found.append(self._describe(path, record))
+            await slices.pause()
+        return found
 
-    def limits(self) -> dict[bytes, Space]:
+    async def limits(self) -> dict[bytes, Space]:
         """Return by path how many files and bytes each working directory may take; 0: no limit."""
-        return {path: self._limit_of(record) for path, record in self._records.all()}
+        limits, slices = {}, Slices()
+        for path, record in self._records.listed():
+            limits[path] = self._limit_of(record)
+            await slices.pause()
+        return limits
 
     def _limit_of(self, record: WorkdirRecord) -> Space:
         role = self._config.role(record.role)

@@ -118,7 +118,7 @@ class WorkdirSweeps:
         """Make a plan; return it, and all names examined: files, and directories that are removed as a whole."""
         entries: list[PlanEntry] = []
         names: set[bytes] = set()
-        for workdir in self._wanted(zone, root):
+        for workdir in await self._wanted(zone, root):
             contents = await self._contents(workdir.path)
             plan = await trio.to_thread.run_sync(garbage, contents, _held_since_ns(workdir), policy, now_ns)
             prefix = b"" if root else workdir.path.rpartition(b"/")[2] + b"/"
@@ -126,8 +126,8 @@ class WorkdirSweeps:
             names.update(prefix + content.name for content in contents)
         return Plan(tuple(entries)), names
 
-    def _wanted(self, zone: str, root: str) -> list[Workdir]:
-        found = [workdir for workdir in self._workdirs.all() if workdir.path.rpartition(b"/")[0] == os.fsencode(zone)]
+    async def _wanted(self, zone: str, root: str) -> list[Workdir]:
+        found = [workdir for workdir in await self._workdirs.some() if workdir.path.rpartition(b"/")[0] == os.fsencode(zone)]
         if not root:
             return found
         chosen = [workdir for workdir in found if workdir.path == _joined(zone, root)]

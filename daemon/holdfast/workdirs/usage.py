@@ -25,6 +25,7 @@ from holdfast.fs.inodes.quotas import NO_LIMIT, Usage
 from holdfast.index import Entries
 from holdfast.store import Space, Tree, digest_when_placed
 from holdfast.system.file_id import FileId, FileStat, file_stat
+from holdfast.system.slices import Slices
 from holdfast.workdirs.service import Workdirs
 
 _LIMITED_EVERY_SECONDS = 1.0
@@ -148,12 +149,13 @@ class UsageWalks:
                     user.walk.close()
 
     async def _look_for_due(self) -> None:
-        limits = self._limits = self._workdirs.limits()
+        limits = self._limits = await self._workdirs.limits()
         self._quotas.keep_only(set(limits))
         now = trio.current_time()
         before, self._due = self._due, {}
-        due = []
+        due, slices = [], Slices()
         for path, limit in limits.items():
+            await slices.pause()
             at = before.get(path, now)
             if at <= now or (at < math.inf and limit != self._limit_of(path)):
                 due.append(path)

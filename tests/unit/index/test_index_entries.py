@@ -350,7 +350,10 @@ def test_working_directories_come_in_the_order_of_their_paths(index: Index) -> N
     }
     for path, record in records.items():
         index.workdirs.put(path, record)
-    assert index.workdirs.all() == sorted(records.items())
+    assert index.workdirs.after(b"", 10) == sorted(records.items())
+    assert index.workdirs.after(b"", 2) == sorted(records.items())[:2]
+    assert index.workdirs.after(b"work/w_1", 2) == sorted(records.items())[2:]
+    assert index.workdirs.after(b"work/w_2", 2) == []
     assert index.workdirs.get(b"work/w_2") == records[b"work/w_2"]
     index.workdirs.discard(b"work/w_2")
     index.workdirs.discard(b"work/w_2")
@@ -360,7 +363,7 @@ def test_working_directories_come_in_the_order_of_their_paths(index: Index) -> N
 def test_the_longest_path_of_a_working_directory_is_a_key(index: Index) -> None:
     path = b"b" * 255 + b"/" + b"w_" + b"i" * 253
     index.workdirs.put(path, WorkdirRecord("w", "i" * 253, 1.0, 2.0))
-    assert [found for found, _ in index.workdirs.all()] == [path]
+    assert [found for found, _ in index.workdirs.after(b"", 10)] == [path]
 
 
 def test_a_corrupt_record_of_a_working_directory_counts_as_none(index: Index) -> None:
@@ -368,4 +371,4 @@ def test_a_corrupt_record_of_a_working_directory_counts_as_none(index: Index) ->
     with environment.begin(db=environment.open_db(b"workdirs"), write=True) as transaction:
         transaction.put(b"work/w_1", b"\x92\xa1\xff")
     assert index.workdirs.get(b"work/w_1") is None
-    assert index.workdirs.all() == []
+    assert index.workdirs.after(b"", 10) == []

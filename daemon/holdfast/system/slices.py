@@ -1,0 +1,23 @@
+"""Long work on the event loop, cut into slices between which others have their turn."""
+
+from __future__ import annotations
+
+import time
+
+import trio
+
+SLICE_SECONDS = 0.01
+"""The time that others wait at most, and a piece of the work more."""
+
+
+class Slices:
+    """``await slices.pause()`` after each piece of the work. It lets others have their turn once a slice is over."""
+
+    def __init__(self) -> None:
+        self._end = time.monotonic() + SLICE_SECONDS
+
+    async def pause(self) -> None:
+        """Let others go on if this work has taken long. What they may change must be looked at again."""
+        if time.monotonic() > self._end:
+            await trio.lowlevel.checkpoint()
+            self._end = time.monotonic() + SLICE_SECONDS
