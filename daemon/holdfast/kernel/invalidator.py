@@ -19,7 +19,7 @@ import socket
 import struct
 import sys
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from queue import SimpleQueue
@@ -145,7 +145,7 @@ class _Writing:
     def __init__(self, device: int) -> None:
         self._device = device
         self._changed = threading.Condition()
-        self._left: dict[int, dict[tuple[bytes, int | None], None]] = {}
+        self._left: dict[int, OrderedDict[tuple[bytes, int | None], None]] = {}
         """The messages to write for each directory, in order, with the descriptors to answer to. A directory stays while a
         thread works on its last message."""
         self._free: deque[int] = deque()
@@ -159,7 +159,7 @@ class _Writing:
             if directory in self._left:
                 self._left[directory][message, answer_to] = None
                 return
-            self._left[directory] = {(message, answer_to): None}
+            self._left[directory] = OrderedDict([((message, answer_to), None)])
             self._free.append(directory)
             if len(self._free) > self._idle and self._threads < _MOST_THREADS:
                 with suppress(RuntimeError):  # the system has no more: others will have the time
@@ -190,9 +190,7 @@ class _Writing:
             if not left:
                 del self._left[directory]
                 return None
-            notice = next(iter(left))
-            del left[notice]
-            return notice
+            return left.popitem(last=False)[0]
 
     def _write(self, message: bytes, answer_to: int | None) -> None:
         for each in _notices_of(message):

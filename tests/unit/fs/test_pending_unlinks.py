@@ -53,6 +53,20 @@ def test_an_inode_stays_for_some_seconds_after_it_was_added_last(clock: Clock) -
     assert 1 not in recent
 
 
+def test_however_many_expire_at_once_few_go_at_a_time(clock: Clock) -> None:
+    """The event loop would stop for as long as it takes to remove a hundred thousand."""
+    recent = RecentInodes(clock)
+    for inode in range(1000):
+        recent.add(inode)
+    clock.now += 11
+    recent.add(1000)
+    assert len(recent.candidates) == 1000 - 2 + 1
+    assert [inode in recent for inode in (0, 999, 1000)] == [False, False, True]
+    for inode in range(1001, 2000):
+        recent.add(inode)
+    assert set(recent.candidates) == set(range(1000, 2000))
+
+
 def test_a_file_with_other_names_loses_one(table: UnlinkTable, clock: Clock) -> None:
     removals = PendingUnlinks(table, clock)
     removals.begin(FileId(1), is_last=False)

@@ -15,6 +15,7 @@ carried out without answering. So unlinks are recorded for it (``session.UnlinkT
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Container
 
 from holdfast.session import UnlinkTable
@@ -22,6 +23,8 @@ from holdfast.system.file_id import FileId
 
 _SECONDS = 10.0
 """The time to live of an inode number: far longer than a process waits to be scheduled after its reply."""
+_MOST_DROPPED = 2
+"""The number of expired ones that go with each addition: users decide how many there are."""
 
 
 class RecentInodes:
@@ -29,7 +32,8 @@ class RecentInodes:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._until: dict[int, float] = {}  # oldest first
+        self._until: OrderedDict[int, float] = OrderedDict()
+        """Oldest first. A plain dictionary would look for its first key through all places of those that were removed."""
         self.candidates = self._until.keys()
         """The inode numbers that may be in the set; no others are. Every request asks this first, because it is faster."""
 
@@ -42,8 +46,9 @@ class RecentInodes:
         now = self._clock()
         self._until.pop(inode, None)
         self._until[inode] = now + _SECONDS
-        while self._until[oldest := next(iter(self._until))] <= now:
-            del self._until[oldest]
+        for _ in range(_MOST_DROPPED):
+            if self._until[oldest := next(iter(self._until))] <= now:
+                del self._until[oldest]
 
     def discard(self, inode: int) -> None:
         """Remove ``inode``, if it is in the set."""

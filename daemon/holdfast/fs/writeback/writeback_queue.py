@@ -12,7 +12,6 @@ as it was then, and replaces only the version of the object that it was made fro
 
 from __future__ import annotations
 
-import math
 import os
 import stat as stat_module
 from collections import OrderedDict, defaultdict
@@ -23,6 +22,7 @@ from holdfast.config import Durability
 from holdfast.errors import HoldfastError, HollowFileError, NameNotStorableError, RemoteError, WriteOnceError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import path_of
+from holdfast.fs.writeback.due_times import DueTimes
 from holdfast.fs.writeback.publisher import Publisher, Sent
 from holdfast.index import EntryState
 from holdfast.store import (
@@ -42,6 +42,8 @@ from holdfast.zones import ZoneName
 _PAUSE_SECONDS = 5.0
 _LONGEST_PAUSE_SECONDS = 600.0
 _DOUBLINGS = 10
+_MOST_AT_ONCE = 1000
+"""The number of files that are queued in one step of the event loop: two milliseconds."""
 
 
 class WritebackQueue:
@@ -54,8 +56,8 @@ class WritebackQueue:
         self._publisher = publisher
         self._paths: defaultdict[str | None, OrderedDict[bytes, None]] = defaultdict(OrderedDict)
         """The paths that wait, by the name of the store; None: one that is not configured."""
-        self._due: dict[bytes, float] = {}
-        """The trio time of the next try, by path, for the files whose last try failed."""
+        self._due = DueTimes()
+        """The trio time of the next try, for the files whose last try failed."""
         self._refusals: dict[bytes, int] = {}
         """The number of times in a row that the store has refused a file, although it works, by path."""
         self._problems: dict[bytes, str] = {}
@@ -126,17 +128,14 @@ class WritebackQueue:
 
     def add(self, path: bytes) -> None:
         """Queue the file at ``path``."""
-        self._due.pop(path, None)
+        self._due.discard(path)
         self._paths[self._store_of(path)][path] = None
         self._wake()
 
     def _try_again(self, path: bytes) -> None:
         doublings = min(self._refusals.get(path, 1) - 1, _DOUBLINGS)
-        self._due[path] = trio.current_time() + min(_LONGEST_PAUSE_SECONDS, _PAUSE_SECONDS * 2.0**doublings)
-
-    def _due_now(self) -> list[bytes]:
-        now = trio.current_time()
-        return [path for path, due in self._due.items() if due <= now]
+        pause = min(_LONGEST_PAUSE_SECONDS, _PAUSE_SECONDS * 2.0**doublings)
+        self._due.put(path, trio.current_time() + pause)
 
     def _wake(self) -> None:
         self._changed.set()
@@ -145,17 +144,19 @@ class WritebackQueue:
     async def run(self) -> None:
         """Send the files of an earlier run, then all that are queued, until cancelled."""
         IN_BACKGROUND.set(True)
-        for path in await trio.to_thread.run_sync(self._left_over):
+        for number, path in enumerate(await trio.to_thread.run_sync(self._left_over), 1):
             self.add(path)
+            if number % _MOST_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
         async with trio.open_nursery() as nursery:
             while True:
                 changed = self._changed
                 for store in [store for store, paths in self._paths.items() if paths and store not in self._under_way]:
                     self._under_way[store] = next(iter(self._paths[store]))
                     nursery.start_soon(self._send_all, store)
-                with trio.move_on_at(min(self._due.values(), default=math.inf)):
+                with trio.move_on_at(self._due.next()):
                     await changed.wait()
-                for path in self._due_now():
+                for path in self._due.take(trio.current_time(), _MOST_AT_ONCE):
                     self.add(path)
 
     async def _send_all(self, store: str | None) -> None:

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <time.h>
@@ -28,10 +29,12 @@ struct native_reply {
 	enum native_reply_kind kind;
 };
 
-/* Open addressing with linear probing; never more than half full. */
+/* Open addressing with linear probing; never more than half full. Users choose the numbers, by which of their files they open:
+ * where these meet in the table must not be known to them, or each removal would move thousands of replies. */
 static struct native_reply *table;
 static size_t slots; /* a power of two, or 0 */
 static size_t used;
+static uint64_t seed;
 static bool is_enabled = true;
 
 static uint64_t now_ns(void)
@@ -41,9 +44,13 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
 }
 
+/* By the finalizer of SplitMix64, in which each bit of the number changes half of those of the result. */
 static size_t slot_of(uint64_t node)
 {
-	return (size_t)((node * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (slots - 1);
+	uint64_t mixed = node ^ seed;
+	mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return (size_t)(mixed ^ (mixed >> 31)) & (slots - 1);
 }
 
 /* The slot of `node`, or the free slot where it belongs. */
@@ -62,6 +69,8 @@ static bool grow(void)
 	struct native_reply *larger = calloc(slots ? slots * 2 : 64, sizeof(*larger));
 	if (larger == NULL)
 		return false;
+	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
+		seed = now_ns();
 	table = larger;
 	slots = slots ? slots * 2 : 64;
 	for (size_t i = 0; i < old_slots; i++)
