@@ -48,6 +48,10 @@ class Holding:
     begin_retention: Callable[[], None]
     _nursery: trio.Nursery | None = field(default=None, init=False)
     _watched: dict[Process, trio.CancelScope] = field(default_factory=dict, init=False)
+    _paths: dict[Process, set[bytes]] = field(default_factory=dict, init=False)
+    """The directories that each of them has got. It may not hold all of these any more."""
+    _noting: trio.Lock = field(default_factory=trio.Lock, init=False)
+    """Held while the end of a process is noted: thousands may end at once, and each takes a slice of the event loop."""
     _new_holders: set[Process] = field(default_factory=set, init=False)
     """The processes that have got a directory since ``unwatch_others`` began to look."""
 
@@ -78,7 +82,7 @@ class Holding:
             "workdir-acquired", path=os.fsdecode(path), pid=record.pid, command=record.command, uid=self.tree.owner(path)
         )
         if isinstance(holder, Process):
-            self._watch(holder)
+            self._watch(holder, path)
         return record
 
     def holder(self, path: bytes, record: WorkdirRecord | None) -> str | None:
@@ -125,11 +129,13 @@ class Holding:
         for process in before - holders - self._new_holders:
             if process in self._watched:
                 self._watched.pop(process).cancel()
+                self._paths.pop(process, None)
 
-    def _watch(self, process: Process) -> None:
+    def _watch(self, process: Process, path: bytes) -> None:
         """Wait for the end of a process, with one task and one descriptor however many directories it holds."""
         assert self._nursery is not None, "the working directories are not being watched over"
         self._new_holders.add(process)
+        self._paths.setdefault(process, set()).add(path)
         if process not in self._watched:
             scope = self._watched[process] = trio.CancelScope()
             self._nursery.start_soon(self._wait_for_end, process, scope)
@@ -142,18 +148,20 @@ class Holding:
                 await trio.sleep(RETRY_SECONDS)
         if self._watched.get(process) is scope:
             del self._watched[process]
+            self._paths.pop(process, None)
 
     async def _note_end(self, process: Process) -> list[str]:
         """Record for all directories of an ended process that it is gone; return the first errors."""
         problems, slices = [], Slices()
-        for path, found in self.records.listed():
-            await slices.pause()
-            record = self.records.get(path) if process_of(found) == process else None
-            try:
-                if record is not None and process_of(record) == process:
-                    self.holder_gone(path, record)
-            except TRANSIENT as problem:
-                problems.append(f"{os.fsdecode(path)}: {problem}")
+        async with self._noting:
+            for path in sorted(self._paths.get(process, ())):
+                await slices.pause()
+                record = self.records.get(path)
+                try:
+                    if record is not None and process_of(record) == process:
+                        self.holder_gone(path, record)
+                except TRANSIENT as problem:
+                    problems.append(f"{os.fsdecode(path)}: {problem}")
         return problems[:_TOLD_AT_ONCE]
 
     def _lease_is_open(self, path: bytes) -> bool:
@@ -172,7 +180,7 @@ class Holding:
                 self.records.discard(path)
             elif self.holder(path, record) is not None:
                 if record.pid:
-                    self._watch(process_of(record))
+                    self._watch(process_of(record), path)
             elif not record.released_seconds:
                 self.released(path, record)
 
