@@ -22,9 +22,9 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.listing import Listings
 from holdfast.fs.namespace.lookup import Found
 from holdfast.index import Entry, EntryState
-from holdfast.system.slices import Slices
 from holdfast.system.text import shown
 from holdfast.telemetry import Event, EventLog, Observed, SlowOperations
+from holdfast.telemetry.slices import Slices
 from holdfast.zones import NameKind, ZoneName
 
 _STATES = {

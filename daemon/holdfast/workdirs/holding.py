@@ -19,8 +19,8 @@ import trio
 from holdfast.errors import IndexUnwritableError
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.index import HELD_BY_VOLUME, WorkdirRecord
-from holdfast.system.slices import Slices
 from holdfast.telemetry import EventLog
+from holdfast.telemetry.slices import Slices
 from holdfast.workdirs.holder_process import Process, Volume
 from holdfast.workdirs.ownership import LEASE_FILE
 from holdfast.workdirs.records import Records

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import trio
 
 from holdfast.index import WorkdirRecord
-from holdfast.system.slices import SLICE_SECONDS, Slices
 from holdfast.telemetry import EventLog
+from holdfast.telemetry.slices import SLICE_SECONDS, Slices
 from holdfast.workdirs.holding import RETRY_SECONDS, TRANSIENT, Holding
 from holdfast.workdirs.records import Records
 from holdfast.workdirs.tree import WorkdirTree

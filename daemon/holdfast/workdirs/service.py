@@ -30,7 +30,7 @@ from holdfast.fs.inodes.node import Node, path_of
 from holdfast.index import WorkdirRecord
 from holdfast.store import Space
 from holdfast.system.processes import boot_id
-from holdfast.system.slices import Slices
+from holdfast.telemetry.slices import Slices
 from holdfast.workdirs.holder_process import Process, Volume, number_here
 from holdfast.workdirs.holding import Holding, holder_of
 from holdfast.workdirs.ownership import LEASE_FILE

@@ -25,7 +25,7 @@ from holdfast.fs.inodes.quotas import NO_LIMIT, Usage
 from holdfast.index import Entries
 from holdfast.store import Space, Tree, digest_when_placed
 from holdfast.system.file_id import FileId, FileStat, file_stat
-from holdfast.system.slices import Slices
+from holdfast.telemetry.slices import Slices
 from holdfast.workdirs.service import Workdirs
 
 _LIMITED_EVERY_SECONDS = 1.0

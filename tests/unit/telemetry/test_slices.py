@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from holdfast.system.slices import Slices
+from holdfast.telemetry.slices import Slices
 
 
 async def test_others_have_their_turn_once_a_slice_is_over_and_not_before() -> None:
