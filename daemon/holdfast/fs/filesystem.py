@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine
-from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import trio
 
@@ -14,7 +12,6 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.attributes import Stat
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.integrity.index_rebuild import IndexRebuild
 from holdfast.fs.integrity.scrubber import Scrubber
 from holdfast.fs.integrity.verifier import Verifier
@@ -62,7 +59,7 @@ class FileSystem:
         self.creation = Creation(base, views, files, new)
         self.making = Making(base, views.guard, new, tenants)
         self.linking = Linking(base, views, files, link_upload)
-        self.renaming = Renaming(base, views, sending, files, link_upload)
+        self.renaming = Renaming(base, views, sending, files, link_upload, self.lookup)
         self.unlinking = Unlinking(base, views.hints, sending.remote_deletes, self.lookup)
         self.removing = Rmdir(base, views)
         self.attrs = AttrOps(base, views, files)
@@ -110,18 +107,6 @@ class FileSystem:
         node = self._base.nodes.forget(node_id, lookups)
         if node is not None:
             self.releasing.forgotten(node)
-
-    def rename(
-        self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller, attempt: Attempt = FIRST
-    ) -> Coroutine[Any, Any, None]:
-        """Begin renameat2(2). Raises ``RemoteError`` if only the store knows the name and it does not answer."""
-        rename = partial(self.renaming.rename, source, old, target, new, flags, caller, attempt)
-        is_unknown = not attempt.resent and self.lookup.is_unknown(source, old)
-        return self._learn_first(source, old, rename) if is_unknown else rename()
-
-    async def _learn_first(self, directory: Node, name: bytes, operation: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        await self.lookup.learn(directory, name)
-        await operation()
 
     async def send_new(self, node: Node) -> None:
         """Send a file that mknod(2) made without opening it, if its names are sent. Raises as a close does."""

@@ -17,6 +17,7 @@ import os
 import stat as stat_module
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from holdfast.errors import ObjectChangedError, ObjectMissingError, RemoteRefusedError, RemoteUnavailableError
@@ -56,6 +57,17 @@ from holdfast.remote.keys import (
 from holdfast.remote.many_deletions import delete_each
 
 _NO_SUCH_OBJECT = {errno.ENOENT, *UNSTORABLE_NAME}
+
+
+@contextmanager
+def _deleting(what: str) -> Iterator[None]:
+    """Ignore that there is no such object, and raise every other ``OSError`` as ``HoldfastError``."""
+    with translated_errors(f"DELETE {what}"):
+        try:
+            yield
+        except OSError as problem:
+            if problem.errno not in _NO_SUCH_OBJECT:
+                raise
 
 
 class FileStore(RemoteStore):
@@ -162,23 +174,27 @@ class FileStore(RemoteStore):
 
     def delete(self, keys: Sequence[str]) -> None:
         self.probe()
-        directories: set[str] = set()
+        by_directory: dict[str, list[str]] = {}
+        for key in storable_only(keys):
+            by_directory.setdefault(key.rpartition("/")[0], []).append(key)
+        changed: set[str] = set()
 
-        def delete(key: str) -> None:
-            with translated_errors(f"DELETE {key}"):
-                try:
-                    with self._place(key) as place:
-                        os.unlink(place.name, dir_fd=place.directory_fd)
-                    directories.add(key.rpartition("/")[0])
-                except OSError as problem:
-                    if problem.errno not in _NO_SUCH_OBJECT:
-                        raise
+        def delete_in(directory: str) -> None:
+            """Delete keys of one directory, which is opened once."""
+            with _deleting(f"objects in {directory}"), directory_below(self._root, directory) as directory_fd:
+                delete_each(by_directory[directory], partial(delete, directory_fd))
+
+        def delete(directory_fd: int, key: str) -> None:
+            directory, _, name = key.rpartition("/")
+            with _deleting(key):
+                os.unlink(name, dir_fd=directory_fd)
+                changed.add(directory)
 
         try:
-            delete_each(storable_only(keys), delete)
+            delete_each(list(by_directory), delete_in)
         finally:
             with translated_errors(f"DELETE of {len(keys)} objects"):
-                sync_directories(self._root, directories)
+                sync_directories(self._root, changed)
 
     def prune(self, prefix: str) -> None:
         if not prefix or is_private(prefix):

@@ -23,6 +23,7 @@ from holdfast.fs.writeback.sending import Sending
 from holdfast.index import Entry
 from holdfast.store import holds_for, is_unsent, unmark_unsent, unsent_mark, was_not_accepted
 from holdfast.system.file_id import file_stat
+from holdfast.system.waits import before_waiting
 
 
 class Committer:
@@ -59,6 +60,7 @@ class Committer:
         if not names:
             return
         opened.check_reachable()  # or what only stands for the file would be sent in its place
+        await before_waiting()
         try:
             async with self._locks.of(opened.node):
                 await self._commit(opened, wait_for_store)

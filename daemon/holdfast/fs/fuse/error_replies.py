@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import time
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -14,7 +13,7 @@ import pyfuse3
 from holdfast.errors import HoldfastError, LimitReachedError
 from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.kernel import Opcode
-from holdfast.telemetry import OBSERVED, SLOW_NS, Counters, Notes
+from holdfast.telemetry import OBSERVED, Counters
 
 _log = logging.getLogger("holdfast.fs")
 _P = ParamSpec("_P")
@@ -45,14 +44,11 @@ def replies(
 
     @wraps(method)
     async def replying(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        began, observer = time.perf_counter_ns(), self.observer
-        zone, caller = observer.zone_of(args[0]), observer.caller()
-        notes = Notes(caller[0])
-        watch = observer.watch(operation, args, notes)
+        observation = self.observer.begin(opcode, args)
         number, result = 0, None
-        OBSERVED.set(notes)
+        OBSERVED.set(observation.notes)
         try:
-            result = await observer.executed(method(self, *args, **kwargs))
+            result = await self.observer.executed(method(self, *args, **kwargs))
         except pyfuse3.FUSEError as refusal:
             number = refusal.errno
             raise
@@ -61,13 +57,7 @@ def replies(
             raise pyfuse3.FUSEError(number) from None
         finally:
             OBSERVED.set(None)
-            notes.thread = 0  # by now it may wait for something else; what the request has begun, as a fetch, goes on
-            duration_ns = time.perf_counter_ns() - began
-            observer.times.observe(opcode, zone, duration_ns)
-            if duration_ns >= SLOW_NS:
-                observer.keep_slow(operation, args, caller, duration_ns, number, notes)
-            if watch is not None:
-                watch.end(duration_ns, number, result)
+            observation.end(number, result)
         return result
 
     return replying

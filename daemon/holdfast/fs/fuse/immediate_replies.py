@@ -2,16 +2,18 @@
 
 A stat takes 70 µs, of which the file system's part is 5; the rest is wake-ups, libfuse, pyfuse3 and the event loop. So
 the C module calls this module first (``kernel.Connection.answer_directly``). An operation that has to wait is suspended, and
-a task of pyfuse3's goes on with it (``Operations``), which also answers requests that an earlier daemon may have carried
-out. Syncs and listings that have to wait are accepted here and answered later. The logic is the file system's; this module
-only converts numbers and bytes. It runs for nearly every request, so it keeps what it needs at hand.
+a task goes on with it: for renames, closes and listings one of ours (``LaterReplies``), for all others one of pyfuse3's
+(``Operations``), which also answers requests that an earlier daemon may have carried out. Threads answer syncs. The logic is
+the file system's; this module only converts numbers and bytes. It runs for nearly every request, so it keeps what it needs
+at hand.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from holdfast.fs.file_io.flush_filter import closes_inherited
 from holdfast.fs.file_io.new_handle import Handle
@@ -22,16 +24,16 @@ from holdfast.fs.fuse import wire_format
 from holdfast.fs.fuse.begun_requests import BegunRequests
 from holdfast.fs.fuse.error_replies import errno_of
 from holdfast.fs.fuse.fsync_threads import Syncs
-from holdfast.fs.fuse.handle_numbers import handle_of, node_of
-from holdfast.fs.fuse.operation_times import name_of
+from holdfast.fs.fuse.handle_numbers import changes_nothing, handle_of, node_of
+from holdfast.fs.fuse.later_replies import LaterReplies
+from holdfast.fs.fuse.operation_times import OperationTimes, name_of
 from holdfast.fs.fuse.readdir_replies import ReaddirReplies
-from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.fs.fuse.request_turns import Turns
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.lookup import Found
 from holdfast.kernel import Connection, Opcode, OpenFlag
-from holdfast.system.waits import Suspended, step
+from holdfast.system.waits import Suspended, resumed, step
 
 Answer = bytes | int | None
 _DATA_ONLY = 1  # FUSE_FSYNC_FDATASYNC
@@ -57,23 +59,27 @@ class ImmediateReplies:
         files: FileSystem,
         connection: Connection,
         turns: Turns,
-        observer: RequestObserver,
+        times: OperationTimes,
+        later: LaterReplies,
         begun: BegunRequests,
     ) -> None:
         self._files = files
+        self._turns = turns
+        self._later = later
         self._begun = begun
         self._nodes = base.nodes
         self._directories = base.directories
         self._invalidation = base.invalidation
+        self._rooms = base.rooms
         self._losing = base.unlinks.losing.candidates
         self._counters = base.parts.counters
         self._request = 0
         self._callers: dict[tuple[int, int, int], Caller] = {}
         self._known = base.nodes.known
-        self._zone = observer.times.zone
-        self._times = observer.times
-        self._syncs = Syncs(connection.reply, partial(observer.times.hand_over, Opcode.FSYNC))
-        self._listings = ReaddirReplies(base, files, connection, turns.names, observer)
+        self._zone = times.zone
+        self._times = times
+        self._syncs = Syncs(connection.reply, partial(times.hand_over, Opcode.FSYNC))
+        self._listings = ReaddirReplies(base, files, connection, turns.names, later)
         self._about_nodes: dict[int, _NodeMethod] = {
             Opcode.LOOKUP: self._lookup,
             Opcode.GETATTR: self._getattr,
@@ -192,8 +198,18 @@ class ImmediateReplies:
     def _move(self, source: Node, target_id: int, flags: int, names: bytes, caller: Caller) -> Answer:
         target = self._nodes.get(target_id)
         old, _, new = names.partition(b"\0")
-        step(self._files.rename(source, old, target, new, flags, caller))
+        try:
+            step(self._files.renaming.rename(source, old, target, new, flags, caller))
+        except Suspended as suspended:
+            renamed = self._later_rename(suspended.operation, target, caller.uid)
+            return self._later.begin(Opcode.RENAME, self._request, (source.id, old, target_id, new), renamed)
         return 0
+
+    async def _later_rename(self, rename: Coroutine[Any, Any, None], target: Node, uid: int) -> bytes:
+        async with self._turns.names.of(uid):
+            await self._rooms.on(self._directories.disk_number(target)).keep_spare()
+            await resumed(rename)
+        return b""
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
@@ -228,9 +244,21 @@ class ImmediateReplies:
         return _opened(step(self._files.opening.open(node, flags, self._request, caller)))
 
     def _flush(self, node_id: int, body: bytes, caller: Caller) -> Answer:
-        """Answer a close that the flush filter ignores; any other may have to send."""
         handle = wire_format.NODE.unpack_from(body)[0]
-        return 0 if closes_inherited(self._files.files.of_handle(node_of(handle)), caller.pid) else None
+        opened = self._files.files.of_handle(node_of(handle))
+        if changes_nothing(handle) or closes_inherited(opened, caller.pid):
+            return 0
+        try:
+            step(self._files.committer.commit(opened))
+        except Suspended as suspended:
+            flushed = self._later_flush(suspended.operation, caller.uid)
+            return self._later.begin(Opcode.FLUSH, self._request, (handle,), flushed)
+        return 0
+
+    async def _later_flush(self, commit: Coroutine[Any, Any, None], uid: int) -> bytes:
+        async with self._turns.commits.of(uid):
+            await resumed(commit)
+        return b""
 
     def _fsync(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         """Let a thread sync a file that is not sent. The thread replies without a turn of the event loop."""

@@ -8,19 +8,16 @@ are hidden, or if offsets are not stable, the file system builds the listing.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
 
 import trio
 
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse import wire_format
-from holdfast.fs.fuse.error_replies import errno_of
-from holdfast.fs.fuse.execution import executed
 from holdfast.fs.fuse.handle_numbers import listing_flags
-from holdfast.fs.fuse.request_observer import RequestObserver
+from holdfast.fs.fuse.later_replies import LaterReplies
 from holdfast.fs.fuse.request_turns import RequestTurns
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.listing import Bare, dots
@@ -45,17 +42,15 @@ class ReaddirReplies:
         files: FileSystem,
         connection: Connection,
         turns: RequestTurns,
-        observer: RequestObserver,
+        later: LaterReplies,
     ) -> None:
         self._listings = files.listings
-        self._background = files.background
         self._directories = base.directories
         self._nodes = base.nodes
         self._invalidation = base.invalidation
-        self._counters = base.parts.counters
         self._connection = connection
         self._turns = turns
-        self._observer = observer
+        self._later = later
 
     def open(self, node: Node) -> bytes:
         """Answer OPENDIR."""
@@ -66,10 +61,13 @@ class ReaddirReplies:
     def read(self, request: int, uid: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
         """Answer READDIR for the user ``uid``. Returns True if the reply comes later."""
         if self._is_slow(node):
-            return self._later(Opcode.READDIR, request, node, self._read_in_thread(uid, node, offset, size_bytes))
+            return self._later.begin(
+                Opcode.READDIR, request, (node.id,), self._read_in_thread(uid, node, offset, size_bytes)
+            )
         body = self._backing_entries(node, offset, size_bytes)
         if body is None:
-            return self._later(Opcode.READDIR, request, node, self._built(uid, node, offset, size_bytes, self._entries))
+            built = self._built(uid, node, offset, size_bytes, self._entries)
+            return self._later.begin(Opcode.READDIR, request, (node.id,), built)
         return body
 
     def read_with_attributes(self, request: int, uid: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
@@ -78,11 +76,11 @@ class ReaddirReplies:
         of_names_bytes = size_bytes * 2 // 3  # the attributes take the rest, or more
         if self._is_slow(node):
             read = self._read_in_thread(uid, node, offset, of_names_bytes, with_attributes_bytes=size_bytes)
-            return self._later(Opcode.READDIRPLUS, request, node, read)
+            return self._later.begin(Opcode.READDIRPLUS, request, (node.id,), read)
         body = self._backing_entries(node, offset, of_names_bytes)
         if body is None:
             built = self._built(uid, node, offset, size_bytes, self._entries_with_attributes)
-            return self._later(Opcode.READDIRPLUS, request, node, built)
+            return self._later.begin(Opcode.READDIRPLUS, request, (node.id,), built)
         return self._fitting(self._backing_found(node, body), size_bytes)
 
     def _is_slow(self, node: Node) -> bool:
@@ -152,18 +150,6 @@ class ReaddirReplies:
         return b"".join(parts)
 
     # --- listings that the file system builds -----------------------------------------------------------------------------
-
-    def _later(self, opcode: Opcode, request: int, node: Node, built: Coroutine[Any, Any, bytes]) -> bool:
-        self._background.start_soon(self._reply, request, built, self._observer.begin(opcode, node))
-        return True
-
-    async def _reply(self, request: int, built: Coroutine[Any, Any, bytes], end: Callable[[int], None]) -> None:
-        try:
-            body, number = await executed(built, self._connection.executing, request), 0
-        except Exception as problem:  # noqa: BLE001 the boundary is where all else ends
-            body, number = b"", errno_of(problem, "readdir", self._counters)
-        self._connection.reply(request, number, body)
-        end(number)
 
     async def _built(self, uid: int, node: Node, offset: int, size_bytes: int, entries: _Entries) -> bytes:
         async with self._turns.of(uid):

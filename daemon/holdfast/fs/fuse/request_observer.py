@@ -8,7 +8,7 @@ answered without Python until the last one is gone.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping
 from errno import ENOENT
 from typing import Any, NamedTuple, TypeVar
 
@@ -74,38 +74,12 @@ class RequestObserver:
         """Return ``work`` of the request whose handler runs, with marks (``execution``). Call it before its first await."""
         return executed(work, self._connection.executing, self._connection.request())
 
-    def watch(self, operation: str, arguments: tuple[object, ...], notes: Notes) -> Watch | None:
-        """Begin to watch a request of pyfuse3's, if anybody watches. Call it before the handler's first await."""
-        return Watch(self, operation, arguments, notes) if self.feed.is_watched else None
+    def begin(self, opcode: Opcode, arguments: tuple[object, ...]) -> Observation:
+        """Begin to observe a request that is replied to by a task. Call it before the first await.
 
-    def keep_slow(
-        self,
-        operation: str,
-        arguments: tuple[object, ...],
-        caller: tuple[int, int],
-        duration_ns: int,
-        errno: int,
-        notes: Notes,
-    ) -> None:
-        """Keep a request of pyfuse3's that took long."""
-        subject = self.subject(operation, arguments)
-        self.slow.add(self._observed(operation, subject, caller, duration_ns, errno, 0, notes))
-
-    def begin(self, opcode: Opcode, node: Node) -> Callable[[int], None]:
-        """Begin to observe a request about ``node`` that is replied to later; return what to call then, with its errno."""
-        began, zone, operation = time.perf_counter_ns(), node.zone, opcode.name.lower()
-        caller = self.caller()
-        watch = self.watch(operation, (node.id,), Notes())
-
-        def end(errno: int) -> None:
-            duration_ns = time.perf_counter_ns() - began
-            self.times.observe(opcode, zone, duration_ns)
-            if duration_ns >= SLOW_NS:
-                self.keep_slow(operation, (node.id,), caller, duration_ns, errno, Notes())
-            if watch is not None:
-                watch.end(duration_ns, errno, None)
-
-        return end
+        ``arguments`` are those of the method for pyfuse3, the number of a node or of a handle first.
+        """
+        return Observation(self, opcode, arguments)
 
     def zone_of(self, handle: object) -> int:
         """Return the number of the zone of a node, or of the node of a handle; 0 for anything else."""
@@ -124,6 +98,12 @@ class RequestObserver:
             case (int(), bytes(name), *_) if operation in _NEW_NAMES:
                 return Subject(node, _below(path, name))
         return Subject(node, path)
+
+    def keep_slow(
+        self, operation: str, subject: Subject, caller: tuple[int, int], duration_ns: int, errno: int, notes: Notes
+    ) -> None:
+        """Keep a request that took long."""
+        self.slow.add(self._observed(operation, subject, caller, duration_ns, errno, 0, notes))
 
     def publish(
         self,
@@ -214,26 +194,38 @@ class RequestObserver:
             return False
 
 
-class Watch:
-    """One request that is watched, from before its handler's first await to its end."""
+class Observation:
+    """One request, from before its handler's first await to its end."""
 
-    def __init__(self, observer: RequestObserver, operation: str, arguments: tuple[object, ...], notes: Notes) -> None:
+    def __init__(self, observer: RequestObserver, opcode: Opcode, arguments: tuple[object, ...]) -> None:
+        self.opcode = opcode
         self._observer = observer
-        self._operation = operation
+        self._arguments = arguments
+        self._began_ns = time.perf_counter_ns()
+        self._zone = observer.zone_of(arguments[0])
         self._caller = observer.caller()
-        self._subject = observer.subject(operation, arguments)
-        self._notes = notes
+        self.notes = Notes(self._caller[0])
+        self._subject = observer.subject(name_of(opcode), arguments) if observer.feed.is_watched else None
 
-    def end(self, duration_ns: int, errno: int, result: object) -> None:
-        """Note that the request has its reply."""
+    def end(self, errno: int, result: object) -> None:
+        """Note that the request has its reply: count it, keep it if it was slow, show it to those who watch."""
+        self.notes.thread = 0  # by now it may wait for something else; what the request has begun, as a fetch, goes on
+        duration_ns = time.perf_counter_ns() - self._began_ns
+        operation = name_of(self.opcode)
+        self._observer.times.observe(self.opcode, self._zone, duration_ns)
+        if duration_ns >= SLOW_NS:
+            subject = self._observer.subject(operation, self._arguments)
+            self._observer.keep_slow(operation, subject, self._caller, duration_ns, errno, self.notes)
+        if self._subject is None:
+            return
         data_bytes = 0
-        if self._operation == "lookup" and isinstance(result, EntryAttributes) and result.st_ino == 0:
+        if self.opcode is Opcode.LOOKUP and isinstance(result, EntryAttributes) and result.st_ino == 0:
             errno = ENOENT
-        if self._operation == "read" and isinstance(result, bytes | bytearray | memoryview):
+        if self.opcode is Opcode.READ and isinstance(result, bytes | bytearray | memoryview):
             data_bytes = len(result)
-        elif self._operation == "write" and isinstance(result, int):
+        elif self.opcode is Opcode.WRITE and isinstance(result, int):
             data_bytes = result
-        self._observer.publish(self._operation, self._subject, self._caller, duration_ns, errno, data_bytes, self._notes)
+        self._observer.publish(operation, self._subject, self._caller, duration_ns, errno, data_bytes, self.notes)
 
 
 def _missing(kind: Opcode, entry: bytes) -> int:

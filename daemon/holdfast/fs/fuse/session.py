@@ -18,6 +18,7 @@ from holdfast.fs.fuse.event_loop_wait import served_when_idle
 from holdfast.fs.fuse.execution import mark_execution
 from holdfast.fs.fuse.immediate_replies import ImmediateReplies
 from holdfast.fs.fuse.kernel_notifications import KernelNotifier
+from holdfast.fs.fuse.later_replies import LaterReplies
 from holdfast.fs.fuse.operations import Operations
 from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.fs.fuse.request_turns import Turns
@@ -55,6 +56,7 @@ class Session:
         kernel: KernelNotifier,
         ground: Ground,
         observer: RequestObserver,
+        later: LaterReplies,
         turns: Turns,
     ) -> None:
         self.mountpoint = mountpoint
@@ -64,6 +66,7 @@ class Session:
         self._placed: mountpoints.Mount | None = None
         """The mount, if libfuse has not made it and does not know it."""
         self.observer = observer
+        self._later = later
         self.turns = turns
 
     @classmethod
@@ -89,7 +92,8 @@ class Session:
         _check_device()
         turns = Turns.of_each(base.parts.config.limits.requests_per_user, base.rare_events)
         observer = RequestObserver(base.nodes, base.policy, kernel.connection, base.zone_numbers)
-        session = cls(mountpoint, kernel, ground, observer, turns)
+        later = LaterReplies(kernel.connection, observer, base.parts.counters)
+        session = cls(mountpoint, kernel, ground, observer, later, turns)
         begun = BegunRequests()
         session._mount(Operations(base, files, kernel.connection, turns, observer, begun), allow_other, keep, device)
         try:
@@ -130,7 +134,7 @@ class Session:
     def _connect(self, base: Foundation, files: FileSystem, begun: BegunRequests) -> None:
         """Connect mount and file system. Starts the invalidator's process."""
         self._connection.attach()
-        answers = ImmediateReplies(base, files, self._connection, self.turns, self.observer, begun)
+        answers = ImmediateReplies(base, files, self._connection, self.turns, self.observer.times, self._later, begun)
         self.observer.answer_directly(answers.answer, answers.opcodes)
         mark_execution(base, self._connection)
         logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())
@@ -169,7 +173,7 @@ class Session:
     async def serve(self) -> None:
         """Answer requests until the file system is unmounted or ``stop`` is called."""
         try:
-            async with served_when_idle(self._connection) as readiness:
+            async with served_when_idle(self._connection) as readiness, self._later.running():
                 take_turns(readiness)
                 await pyfuse3.main(max_tasks=_MOST_REQUESTS)
         except* ConnectionAbortedError:

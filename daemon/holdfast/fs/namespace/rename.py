@@ -22,6 +22,7 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.file_move import FileMove, FileMoves
 from holdfast.fs.namespace.link_upload import LinkUpload
+from holdfast.fs.namespace.lookup import Lookup
 from holdfast.fs.namespace.new_entries import check_not_root, check_storable
 from holdfast.fs.namespace.rename_completion import RenameCompletion
 from holdfast.fs.namespace.rename_directory import DirectoryRenames
@@ -38,11 +39,14 @@ from holdfast.system.waits import before_waiting
 class Renaming:
     """Carries out renameat2(2)."""
 
-    def __init__(self, base: Foundation, views: Views, sending: Sending, files: Files, link_upload: LinkUpload) -> None:
+    def __init__(
+        self, base: Foundation, views: Views, sending: Sending, files: Files, link_upload: LinkUpload, lookup: Lookup
+    ) -> None:
         self._directories, self._nodes, self._policy = base.directories, base.nodes, base.policy
         self._admission = base.admission
         self._guard, self._versions, self._local_files = views.guard, sending.versions, files.local_files
         self._link_upload = link_upload
+        self._lookup = lookup
         self._moves = FileMoves(base, views, sending, files, link_upload)
         self._completion = RenameCompletion(base, sending, files)
         self._directory_renames = DirectoryRenames(base, views.whiteouts)
@@ -52,9 +56,16 @@ class Renaming:
     async def rename(
         self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller, attempt: Attempt = FIRST
     ) -> None:
-        """Rename the entry ``old`` in ``source``."""
+        """Rename the entry ``old`` in ``source``.
+
+        Raises ``RemoteError`` if only the store knows the name and it does not answer.
+        """
         here, there = self._resolved(source, old, target, new, flags)
         stat = self._directories.stat(source, old)
+        if stat is None and not attempt.resent and self._lookup.is_unknown(source, old):
+            await self._lookup.learn(source, old)
+            here, there = self._resolved(source, old, target, new, flags)
+            stat = self._directories.stat(source, old)
         if caller.uid:
             self._guard.check_take(here, stat, caller)
             self._guard.check_put(there, caller)

@@ -25,6 +25,7 @@ _PACKAGE = Path(holdfast.__file__).parent
 _RESUMABLE = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 _AT_ONCE = "fs/fuse/immediate_replies.py ImmediateReplies.answer"
 _BY_TASK = "fs/fuse/error_replies.py replies.<locals>.replying"
+_LATER = "fs/fuse/later_replies.py LaterReplies._reply"
 _BEGINS = bytes([dis.opmap["RESUME"], 0])
 
 
@@ -51,7 +52,7 @@ class Tracer:
             self._depth -= 1
             return
         if not _is_resumed(frame):
-            if name in (_AT_ONCE, _BY_TASK):
+            if name in (_AT_ONCE, _BY_TASK, _LATER):
                 self._top = self._depth
                 self._begin(*_request_of(name, frame))
             self._calls.append((max(0, self._depth - self._top), name))
@@ -87,6 +88,8 @@ def _request_of(name: str, frame: FrameType) -> tuple[str, int]:
     found = frame.f_locals
     if name == _AT_ONCE:
         return Opcode(found["opcode"]).name.lower(), found["unique"]
+    if name == _LATER:
+        return found["observation"].opcode.name.lower(), found["request"]
     return found["operation"], found["self"].observer._connection.request()
 
 

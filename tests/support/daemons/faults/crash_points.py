@@ -39,6 +39,8 @@ class Point:
     owner: type
     method: str
     after: bool = False
+    or_later: bool = False
+    """True if the method may leave the step to a task, and returns True then: the task has a point of its own."""
 
 
 POINTS = {
@@ -73,9 +75,15 @@ POINTS = {
 
 
 def reply_to(handler: str) -> list[Point]:
-    """Return where a request is carried out and not answered: in the handlers that answer at once, and in pyfuse3's."""
+    """Return where a request is carried out and not answered: at once, by a task of our own, or by one of pyfuse3's."""
+    later = f"_later_{handler}"
+    has_later = hasattr(ImmediateReplies, later)
     at_once = [name for name in (f"_{handler}", f"_{handler}2") if hasattr(ImmediateReplies, name)]
-    return [*(Point(ImmediateReplies, name, after=True) for name in at_once), Point(Operations, handler, after=True)]
+    return [
+        *(Point(ImmediateReplies, name, after=True, or_later=has_later) for name in at_once),
+        *([Point(ImmediateReplies, later, after=True)] if has_later else []),
+        Point(Operations, handler, after=True),
+    ]
 
 
 def points_of(name: str) -> list[Point]:
@@ -107,7 +115,8 @@ def arm(point: Point, is_armed: Callable[[], bool]) -> None:
         if not point.after:
             die()
         result = original(*arguments, **named)
-        die()
+        if not point.or_later or result is not True:
+            die()
         return result
 
     replace(point.owner, point.method, deadly_async if iscoroutinefunction(original) else deadly)

@@ -1,0 +1,54 @@
+"""Replies that come later, past pyfuse3: requests that had to wait, each finished by a task of its own.
+
+pyfuse3 would parse such a request again and pass it to one of its workers, which costs about 100 µs of processor time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from holdfast.fs.fuse.error_replies import errno_of
+from holdfast.fs.fuse.execution import executed
+from holdfast.fs.fuse.operation_times import name_of
+from holdfast.fs.fuse.request_observer import Observation, RequestObserver
+from holdfast.kernel import Connection, Opcode
+from holdfast.telemetry import OBSERVED, Counters
+
+
+class LaterReplies:
+    """Starts a task for each request that is to be replied to later."""
+
+    def __init__(self, connection: Connection, observer: RequestObserver, counters: Counters) -> None:
+        self._connection = connection
+        self._observer = observer
+        self._counters = counters
+        self._tasks: trio.Nursery | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Allow tasks while the context lasts. It ends when all requests have their replies."""
+        async with trio.open_nursery() as self._tasks:
+            yield
+
+    def begin(self, opcode: Opcode, request: int, subject: tuple[object, ...], work: Coroutine[Any, Any, bytes]) -> bool:
+        """Reply to ``request`` with what ``work`` returns, or with the errno of what it raises. Returns True.
+
+        ``subject`` holds the arguments of the method for pyfuse3 (``RequestObserver.subject``).
+        """
+        assert self._tasks is not None, "requests are answered while the session serves"
+        self._tasks.start_soon(self._reply, request, work, self._observer.begin(opcode, subject))
+        return True
+
+    async def _reply(self, request: int, work: Coroutine[Any, Any, bytes], observation: Observation) -> None:
+        body, number = b"", 0
+        OBSERVED.set(observation.notes)
+        try:
+            body = await executed(work, self._connection.executing, request)
+        except Exception as problem:  # noqa: BLE001 the boundary is where all else ends
+            number = errno_of(problem, name_of(observation.opcode), self._counters)
+        self._connection.reply(request, number, body)
+        observation.end(number, None)

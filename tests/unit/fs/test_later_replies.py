@@ -1,0 +1,130 @@
+"""Requests that are replied to by a task of their own."""
+
+from __future__ import annotations
+
+import errno
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+import trio.testing
+
+from holdfast.errors import RemoteUnavailableError
+from holdfast.fs.fuse.later_replies import LaterReplies
+from holdfast.fs.fuse.request_observer import RequestObserver
+from holdfast.kernel import Connection, Opcode
+from holdfast.telemetry import OBSERVED, SLOW_NS, Counters
+
+_REQUEST, _PID, _UID = 7, 4711, 1000
+
+
+class _Connection:
+    """Keeps the replies, in order, and the marks of what is executed."""
+
+    def __init__(self) -> None:
+        self.replies: list[tuple[int, int, bytes]] = []
+        self.marks: list[int] = []
+        self.executing = self.marks.append
+
+    def reply(self, request: int, error: int, body: bytes) -> None:
+        self.replies.append((request, error, body))
+
+    def process(self) -> int:
+        return _PID
+
+    def user(self) -> int:
+        return _UID
+
+
+class _Replies:
+    def __init__(self) -> None:
+        self.connection, self.counters = _Connection(), Counters()
+        nodes = cast(Any, SimpleNamespace(known=lambda _: None))
+        self.observer = RequestObserver(nodes, cast(Any, None), cast(Connection, self.connection), {b"work": 1})
+        self.later = LaterReplies(cast(Connection, self.connection), self.observer, self.counters)
+
+
+async def _fails(problem: Exception) -> bytes:
+    await trio.lowlevel.checkpoint()
+    raise problem
+
+
+@pytest.fixture
+def replies() -> _Replies:
+    return _Replies()
+
+
+async def test_the_task_replies_and_marks_each_of_its_steps(replies: _Replies) -> None:
+    noted: list[int] = []
+
+    async def work() -> bytes:
+        notes = OBSERVED.get()
+        assert notes is not None
+        noted.append(notes.thread)
+        await trio.lowlevel.checkpoint()
+        return b"body"
+
+    async with replies.later.running():
+        assert replies.later.begin(Opcode.FLUSH, _REQUEST, (1,), work()) is True
+        assert replies.connection.replies == [], "the caller's step comes first"
+    assert replies.connection.replies == [(_REQUEST, 0, b"body")]
+    assert noted == [_PID]
+    assert replies.connection.marks == [_REQUEST, 0, _REQUEST, 0]
+    counted = {each.operation: each.durations.total for each in replies.observer.times.all()}
+    assert counted == {"flush": 1}
+
+
+@pytest.mark.parametrize(
+    ("problem", "number", "internal"),
+    [
+        (OSError(errno.ENOTEMPTY, "full"), errno.ENOTEMPTY, 0),
+        (RemoteUnavailableError("the store is away"), errno.EIO, 0),
+        (RuntimeError("a fault"), errno.EIO, 1),
+    ],
+)
+async def test_every_error_becomes_an_errno(replies: _Replies, problem: Exception, number: int, internal: int) -> None:
+    async with replies.later.running():
+        replies.later.begin(Opcode.RENAME, _REQUEST, (1, b"old", 1, b"new"), _fails(problem))
+    assert replies.connection.replies == [(_REQUEST, number, b"")]
+    assert replies.counters.internal_errors == internal
+
+
+async def test_running_ends_when_all_have_their_replies(replies: _Replies) -> None:
+    """A session that ends leaves nobody without an answer."""
+    go_on = trio.Event()
+
+    async def work() -> bytes:
+        await go_on.wait()
+        return b""
+
+    async def serve(task_status: trio.TaskStatus[None]) -> None:
+        async with replies.later.running():
+            replies.later.begin(Opcode.RENAME, _REQUEST, (1, b"old", 1, b"new"), work())
+            task_status.started()
+        assert replies.connection.replies == [(_REQUEST, 0, b"")]
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve)
+        await trio.testing.wait_all_tasks_blocked()
+        assert replies.connection.replies == []
+        go_on.set()
+
+
+async def test_slow_and_watched_requests_are_shown_with_both_names(
+    replies: _Replies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 10 * SLOW_NS, SLOW_NS))
+    monkeypatch.setattr("holdfast.fs.fuse.request_observer.time.perf_counter_ns", lambda: next(clock))
+    shown: list[Any] = []
+    replies.observer.feed.follow(shown.append)
+
+    async def work() -> bytes:
+        return b""
+
+    async with replies.later.running():
+        replies.later.begin(Opcode.RENAME, _REQUEST, (1, b"old", 1, b"new"), work())
+    (slow,) = replies.observer.slow.about(b"", 10)
+    assert shown == [slow._replace(time_ns=shown[0].time_ns)]
+    assert (slow.operation, slow.path, slow.target, slow.pid, slow.uid) == ("rename", b"old", b"new", _PID, _UID)
+    assert (slow.duration_ns, slow.errno) == (SLOW_NS, 0)
