@@ -1,7 +1,7 @@
 """``./run python -m tests.histories.kubernetes_spark IMAGE``: the demo's job as pods on a real Kubernetes, under kills.
 
 There are two nodes, with a kubelet and an executor each. In the middle of a batch a pod is killed or replaced; when the
-batches that have arrived are done, the answer is compared. At the end a new driver starts with executors of its own. Each
+batches that have arrived are done, the answer is compared. First a new driver starts with executors of its own. Each
 row says what the nodes' daemons have fetched, and how many requests of that were for files of state. The rest are the logs
 of the query, which a driver reads that runs on another node than the one before it; stderr has the directories of all.
 
@@ -147,12 +147,12 @@ def main() -> int:
         play.row("nothing: the start", lambda: None, state_is_there=True)
         print(f"executors on {job.executors_nodes()}", file=sys.stderr)
         strikes = {
+            _ANOTHER_DRIVER: job.replace_driver,  # first: later a node may have more than its share, and lose it to another
             "SIGKILL of an executor": play.executor,
             "SIGKILL of the daemons' containers": play.containers,
             "`kubectl delete pod` of the daemons": lambda: release.replace_pods("daemon"),
             "`kubectl delete pod` of the keepers": play.keepers,
             "`kubectl rollout restart` under those keepers": release.restart,
-            _ANOTHER_DRIVER: job.replace_driver,
         }
         for what, strike in strikes.items():
             if not options.only or any(word in what for word in options.only):
