@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http import HTTPStatus
+from inspect import cleandoc
 from types import MappingProxyType
 from typing import Any
 
@@ -21,7 +21,17 @@ from holdfast.control.replies import Handler, guarded
 
 _JSON = "application/json"
 _SCHEMA_PLACE = "#/components/schemas/{name}"
-_REFUSALS = (400, 403, 404, 405, 409, 413, 431, 503)
+_REFUSALS = {
+    400: "Bad Request",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    409: "Conflict",
+    413: "Content Too Large",
+    431: "Request Header Fields Too Large",
+    503: "Service Unavailable",
+}
+"""The statuses of refusals, as RFC 9110 and RFC 6585 name them. Before Python 3.13 ``http.HTTPStatus`` has another 413."""
 PAGE = {"after": "string", "limit": "number"}
 """The query of a route that replies with a page of a list."""
 _WORDS = {"string": {"type": "string"}, "number": {"type": "integer", "minimum": 0}}
@@ -81,8 +91,13 @@ def openapi(operations: Mapping[str, Operation]) -> dict[str, Any]:
         "info": {"title": "Holdfast's control socket", "version": __version__},
         "servers": [{"url": "http://holdfast"}],
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": {name: _dedented(schema) for name, schema in components.items()}},
     }
+
+
+def _dedented(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a component whose description, a docstring, has no indentation: Python keeps it before 3.13."""
+    return {**schema, "description": cleandoc(schema["description"])} if "description" in schema else schema
 
 
 def _described(path: str, operation: Operation, reply: Any, body: Any) -> dict[str, Any]:
@@ -96,7 +111,7 @@ def _described(path: str, operation: Operation, reply: Any, body: Any) -> dict[s
         ],
         "responses": {
             "200": {"description": "The answer.", "content": {kind: {"schema": reply}}},
-            **{str(code): {"description": HTTPStatus(code).phrase, "content": refusal} for code in _REFUSALS},
+            **{str(code): {"description": phrase, "content": refusal} for code, phrase in _REFUSALS.items()},
         },
     }
     if body is not None:
