@@ -22,7 +22,7 @@ from tests.support.stores.two_nodes import two_nodes
 
 RACES = int(os.environ.get("HOLDFAST_TEST_RACES", "3"))
 
-pytestmark = pytest.mark.timeout(60 + 10 * RACES)
+pytestmark = pytest.mark.timeout(600 + 10 * RACES)  # with the start of a server
 
 
 @pytest.fixture(params=["azurite", "gs-fake", "hdfs", "s3-ceph", "s3-versitygw"])
