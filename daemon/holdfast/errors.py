@@ -52,6 +52,10 @@ class MountpointError(HoldfastError, code="mountpoint"):
     """The mountpoint can't be used: missing, not a directory, in use, or held by a dead daemon."""
 
 
+class UnusableMountpointError(MountpointError, code="mountpoint-unusable", errno=_errno.EINVAL):
+    """What was named can't be a mountpoint: nothing was named, it is no directory, or not an empty one."""
+
+
 class NotMountedError(MountpointError, code="not-mounted", errno=_errno.ENOENT):
     """Nothing is mounted there, or there is no such directory."""
 

@@ -18,7 +18,7 @@ import pytest
 
 from holdfast import __version__
 from holdfast.cli import doctor, doctor_daemon, doctor_start, entries, mounting, observing, unmounting, workdirs
-from holdfast.config import Config, ZoneSection, hand_over
+from holdfast.config import hand_over, load
 from holdfast.control.client import RefusedError
 from holdfast.control.messages import RemoteStatus
 from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError
@@ -193,7 +193,7 @@ def test_wait_is_content_with_a_mount_that_answers_and_with_nothing_else(node: N
     said = subprocess.run(elsewhere, capture_output=True, text=True, check=False)
     assert f"the daemon serves {node.mountpoint}, but this process sees no Holdfast mounted there" in said.stderr
     node.stop()
-    assert "no mount has answered within 0 s" in holdfast("wait", "--timeout", 0, socket=node.socket, status=1)
+    assert "no mount has answered within 0 s: no daemon" in holdfast("wait", "--timeout", 0, socket=node.socket, status=69)
 
 
 def parent_of(pid: int) -> int:
@@ -426,6 +426,10 @@ def test_looking_at_files(node: Node) -> None:
     entry = json.loads(holdfast("stat", path, "--json", socket=node.socket))
     assert entry["object"].endswith("/remote/checkpoints/query/offsets/0")
     assert entry["digest"].startswith("xxh3-128:")
+    directory, here = holdfast("why", path.parent, socket=node.socket), holdfast("why", node.work, socket=node.socket)
+    assert "Stores keep objects, not directories" in directory
+    assert "is never sent" not in directory
+    assert "It is only on this node and is never sent." in here
     why = holdfast("why", path, socket=node.socket)
     assert "write-once" in why
     assert "served from the disk" in why
@@ -595,17 +599,44 @@ def test_nobody_learns_a_name_from_the_socket_that_is_for_everybody(
     proxy.heal()
 
 
-def test_doctor_believes_the_daemon_that_a_store_answers(node: Node) -> None:
-    nobodys = {"endpoint": "http://127.0.0.1:1", "access_key_id": "a", "secret_access_key": "b"}
-    section = ZoneSection(url="s3://bucket/x", options=dict(nobodys))
-    status = node.status()
-    assert [finding.level for finding in doctor_start._remote("checkpoints", section, Config(), status)] == ["fail"]
+@pytest.mark.parametrize(
+    ("options", "level"),
+    [
+        ('region = "x"', "warn"),
+        ('region = "x", endpoint = "http://127.0.0.1:1"', "fail"),
+        ('region = "x", access_key_id = "a", secret_access_key = "b"', "fail"),
+        ('regoin = "x"', "fail"),
+        ('endpoint = "127.0.0.1:1"', "fail"),
+    ],
+)
+def test_doctor_forgives_a_store_only_what_the_daemon_may_have_in_its_environment(
+    node: Node, workspace: Path, monkeypatch: pytest.MonkeyPatch, options: str, level: str
+) -> None:
+    """Credentials and address may be in variables that a shell has not; a mistake in the file is none of these."""
+    for name, value in (("ENDPOINT_URL", "http://127.0.0.1:1"), ("ACCESS_KEY_ID", "a"), ("SECRET_ACCESS_KEY", "b")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    (workspace / "new.toml").write_text(f'[stores.checkpoints]\nurl = "s3://bucket/x"\noptions = {{ {options} }}\n')
+    loaded = load(workspace / "new.toml", os.environ)
     seen = RemoteStatus(url="s3://bucket/x", up=True, since=0.0, problem="", pending_deletions=0)
-    status = msgspec.structs.replace(status, remotes={"checkpoints": seen})
-    found = list(doctor_start._remote("checkpoints", section, Config(), status))
-    assert [(finding.level, finding.found) for finding in found] == [
-        ("warn", "s3://bucket/x answers the daemon, but not this shell")
-    ]
+    asked = [node.status(), msgspec.structs.replace(node.status(), remotes={"checkpoints": seen})]
+    store = doctor_start._opened(loaded, "checkpoints")
+    others, same = ([*doctor_start._remote("checkpoints", store, loaded.config, status)] for status in asked)
+    assert [finding.level for finding in others + same] == ["fail", level]
+    assert ("the daemon that runs reaches it" in same[0].found) == (level == "warn")
+
+
+def test_doctor_keeps_what_it_says_of_a_daemon_and_of_a_configuration_apart(node: Node, workspace: Path) -> None:
+    new = workspace / "new.toml"
+    new.write_text(f'[store]\ndirectory = "{workspace}/new"\n[stores.checkpoints]\nurl = "s4://bucket/x"\n')
+    command = [sys.executable, "-m", "holdfast", "doctor", "--config", str(new), "--socket", str(node.socket)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    headings = ("this machine", f"the daemon at {node.socket}", f"a daemon that starts with {new}")
+    machine, daemon, start = (said.index(f"{each}:\n") for each in headings)
+    assert machine < said.index("kernel") < daemon < said.index("serves") < start
+    key = f"stores.checkpoints.url ({new}): s4://bucket/x: no such kind of store"
+    assert key in said[start:]
+    assert "could start with it" not in said[start:]
+    assert "a daemon that starts" not in holdfast("doctor", socket=node.socket)
 
 
 def test_doctor_checks_the_daemon_that_answers(

@@ -149,6 +149,15 @@ def test_every_verb_has_json_and_says_a_mistake_as_json(verb: tuple[str, ...], t
     assert result.returncode == ExitStatus.USAGE
 
 
+def test_the_list_of_commands_cuts_no_sentence_off() -> None:
+    commands = get_command(app)
+    assert isinstance(commands, TyperGroup)
+    for group in (commands, *commands.commands.values()):
+        for name, each in getattr(group, "commands", {}).items():
+            short = each.get_short_help_str(62)  # of 80 columns; the names take the others
+            assert not short.endswith("..."), name
+
+
 def test_every_verb_prints_one_document(node: Node) -> None:
     (node.checkpoints / "file").write_bytes(b"x")
     for verb, arguments in ARGUMENTS.items():
@@ -180,6 +189,31 @@ def test_without_a_daemon_it_is_69(verb: tuple[str, ...], tmp_path: Path) -> Non
     assert (result.returncode, error_of(result)["code"]) == (ExitStatus.NO_DAEMON, "daemon-unreachable")
 
 
+@pytest.mark.parametrize("verb", ["verify", "flush"])
+def test_a_missing_argument_is_a_wrong_command_line(verb: str, tmp_path: Path) -> None:
+    for arguments in ([], ["/mnt/x", "--all"]):
+        result = run(verb, *arguments, "--json", socket=tmp_path / "none.sock")
+        assert (result.returncode, error_of(result)["code"]) == (ExitStatus.USAGE, "usage")
+        assert "give a PATH or --all" in str(error_of(result)["message"])
+
+
+def test_what_cannot_be_a_mountpoint_is_a_wrong_value(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/file").touch()
+    for path, words in (("full", "is not empty"), ("full/file", "is not a directory"), ("", "no mountpoint: give one")):
+        place = [tmp_path / path] if path else []
+        result = run("mount", *place, "--store", tmp_path / "store", "--json", socket=tmp_path / "run/none.sock")
+        assert (result.returncode, error_of(result)["code"]) == (ExitStatus.CONFIGURATION, "mountpoint-unusable"), path
+        assert words in str(error_of(result)["message"])
+
+
+def test_that_there_is_no_daemon_is_said_without_a_number(tmp_path: Path) -> None:
+    result = run("status", socket=tmp_path / "none.sock")
+    assert result.stderr.startswith(
+        f"holdfast: no daemon answers on {tmp_path}/none.sock (No such file or directory); start one"
+    )
+
+
 def test_followed_events_are_lines(node: Node) -> None:
     following = [sys.executable, "-m", "holdfast", "events", "--follow", "--json", "--socket", str(node.socket)]
     with subprocess.Popen(following, stdout=subprocess.PIPE, text=True) as follower:
@@ -202,7 +236,7 @@ def test_a_pin_is_of_something_and_is_listed(node: Node) -> None:
     assert run("pins", socket=node.socket).stdout == "nothing is pinned\n"
     refused = run("pin", path, socket=node.socket)
     assert refused.stderr == (
-        f"holdfast: {path} does not exist; --future ('future' in a request) pins it before it exists\n"
+        f"holdfast: there is no {path}; to pin it before it exists: --future ('future' in a request)\n"
     )
     assert run("pin", "--future", path, socket=node.socket).stdout == f"pinned {path}\n"
     assert run("pins", socket=node.socket).stdout == f"{path}\n"

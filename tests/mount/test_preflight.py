@@ -38,6 +38,7 @@ MISTAKES = {
     '[stores.checkpoints]\nurl = "file://{place}/holdfast.toml/ck"\n': "can't be a remote store: Not a directory",
     '[stores.checkpoints]\nurl = "fsspec+gopher://x/y"\n': "no such kind of store is known",
     '[store]\ndirectory = "/dev/shm/store"\n': "is on tmpfs, which a reboot empties",
+    '[store]\ndirectory = "/proc/store"\n': "is on proc, which is no place for files",
     '[store]\ndirectory = "{place}"\n': "is not empty and not a store",
     '[store]\ndirectory = "{place}/holdfast.toml/store"\n': "can't be used: ",
     '[mount]\nmountpoint = "{place}/none"\n': "{place}/none does not exist; create it",
@@ -139,6 +140,20 @@ def test_the_start_the_check_a_reload_and_a_restart_refuse_the_same(
     node.wait_event("configuration-reloaded")
 
 
+def test_a_check_names_a_store_that_does_not_answer(file: Path, workspace: Path) -> None:
+    (workspace / "mnt").mkdir()
+    file.write_text(
+        f'[mount]\nmountpoint = "{workspace}/mnt"\n[store]\ndirectory = "{workspace}/new"\n[stores.checkpoints]\nurl = "s3://b/c"\n'
+        'options = { endpoint = "http://127.0.0.1:1", access_key_id = "a", secret_access_key = "b", region = "x" }\n'
+        f'[stores.blobs]\nurl = "file://{workspace}/blobs"\n[control]\nsocket = "{workspace}/run/control.sock"\n'
+    )
+    command = [sys.executable, "-m", "holdfast.daemon", "--config", str(file), "--check"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    assert told.stderr.startswith("holdfastd: warning: the store checkpoints does not answer (asking s3://b/c: ")
+    assert told.stderr.endswith("; a daemon would start all the same\n")
+
+
 def test_a_store_that_refuses_is_a_mistake_and_one_that_is_silent_is_none(
     make_s3_node: S3NodeFactory, place: S3Server, proxy: FaultProxy, file: Path
 ) -> None:
@@ -150,4 +165,4 @@ def test_a_store_that_refuses_is_a_mistake_and_one_that_is_silent_is_none(
     said = holdfast("config", "reload", "--socket", node.socket, status=1)
     assert said.startswith("holdfast: stores."), said
     proxy.answer(503, times=2, matching="probe")
-    assert holdfast("config", "reload", "--socket", node.socket) == "in force now: nothing new\n"
+    assert holdfast("config", "reload", "--socket", node.socket) == "nothing has changed\n"

@@ -39,7 +39,7 @@ def test_limits_are_in_force_at_once_and_the_rest_after_a_restart(node: Node, fi
     node.wait_event("quota-reached", path="work/worker_1", limit_bytes=1 << 20)
     wait_until(lambda: node.status().cached_bytes <= 1 << 20)
     assert node.wait_event("configuration-reloaded")["needs_restart"] == "remote.parallel_transfers"
-    assert holdfast("config", "reload", "--socket", node.socket).startswith("in force now: nothing new")
+    assert holdfast("config", "reload", "--socket", node.socket).startswith("in force after 'holdfast restart': ")
 
 
 @pytest.mark.parametrize(

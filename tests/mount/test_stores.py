@@ -270,6 +270,7 @@ def test_doctor_asks_each_store(make_team_node: TeamNode, team_files: Path) -> N
         "level": "ok",
         "found": f"file://{team_files} can be used",
         "mend": "",
+        "about": "start",
     }
     assert found["team_s3"]["level"] == "ok"
     node.stop()

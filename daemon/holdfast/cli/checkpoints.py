@@ -15,7 +15,7 @@ from holdfast.control.client import ControlClient
 from holdfast.control.messages import DropRequest, PlanInfo, SweepProgress, SweepRequest
 from holdfast.errors import ConfigurationError
 
-app = typer.Typer(help="Checkpoints of Spark, Flink and Holdfast: list, drop, sweep.", no_args_is_help=True)
+app = typer.Typer(help="Checkpoints of Spark, Flink and Holdfast.", no_args_is_help=True)
 
 SHOWN = 20
 REWIND = "rewind"
@@ -32,7 +32,7 @@ Plan = Annotated[str, typer.Argument(metavar="PLAN", help="A plan's id, as 'plan
 
 @app.command("ls")
 def list_all(root: Root, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """List the checkpoints of jobs and queries below a directory, and the files that they share."""
+    """List checkpoints below a directory, and what they share."""
     with asking_client(socket) as daemon, waiting("listing the store", as_json=as_json):
         found = daemon.checkpoints(absolute(root))
     rows = (
@@ -61,8 +61,9 @@ def drop(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Drop a checkpoint: its metadata first, then the files that only it refers to. Shared files are left for a sweep.
+    """Drop a checkpoint.
 
+    Its metadata goes first, then the files that only it refers to. Shared files are left for a sweep.
     Asks first on a terminal; elsewhere it only makes the plan, unless --yes is given.
     """
     limit = None if as_json or show_all else SHOWN
@@ -94,8 +95,9 @@ def sweep(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Remove what no retained checkpoint refers to, and the leftovers of writers.
+    """Remove what no retained checkpoint needs.
 
+    The leftovers of writers go too.
     Asks first on a terminal; elsewhere it only makes the plan, unless --yes is given.
     """
     request = SweepRequest(

@@ -16,7 +16,11 @@ app = typer.Typer(help="The configuration.", no_args_is_help=True)
 
 @app.command()
 def show(config: ConfigFile = None, as_json: Json = False) -> None:
-    """Print every setting in force and where its value comes from."""
+    """Print each setting and where its value comes from.
+
+    They are those that a daemon which is started here would have. A daemon that runs may have been started with other
+    options and another environment.
+    """
     rows = load(config, os.environ).rows()
     found = [{"key": key, "value": value, "source": source} for key, value, source in rows]
     print_found(found, ("key", "value", "from"), rows, as_json=as_json)
@@ -24,12 +28,16 @@ def show(config: ConfigFile = None, as_json: Json = False) -> None:
 
 @app.command()
 def reload(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """Let the daemon read its configuration again: what can be taken without a restart is in force at once."""
+    """Let the daemon read its configuration again.
+
+    What can be taken without a restart is in force at once.
+    """
     with ControlClient(socket) as daemon:
         found = daemon.reload()
     if as_json:
         print_json(found)
         return
-    say(f"in force now: {', '.join(found.taken) or 'nothing new'}")
+    if found.taken or not found.needs_restart:
+        say(f"in force now: {', '.join(found.taken)}" if found.taken else "nothing has changed")
     if found.needs_restart:
         say(f"in force after 'holdfast restart': {', '.join(found.needs_restart)}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import typer
@@ -19,42 +19,69 @@ from holdfast.mount import dead_mount_users
 
 
 def doctor(config: ConfigFile = None, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """Check the machine, the daemon that answers, and its stores; say how to mend faults. Exits with 1 if a check failed.
+    """Check machine, daemon and stores; say how to mend faults.
+
+    Exits with 1 if a check failed.
 
     Without a daemon, or with --config, it checks what a daemon would find that starts with that configuration.
     """
-    findings = [finding for name, check in _checks(config, socket) for finding in findings_of(name, check)]
+    found = [
+        replace(finding, about=about)
+        for about, checks in _checks(config, socket)
+        for name, check in checks
+        for finding in findings_of(name, check)
+    ]
     if as_json:
-        print_json([asdict(finding) for finding in findings])
+        print_json([asdict(finding) for finding in found])
     else:
-        colours = {"ok": "green", "warn": "yellow", "fail": "red"}
-        width = max(len(finding.check) for finding in findings)
-        for finding in findings:
-            say_marked(f"{finding.level:>4}", colours[finding.level], f"  {finding.check:<{width}}  {finding.found}")
-            if finding.mend:
-                say(f"      {'':<{width}}  → {finding.mend}")
-    if any(finding.level == "fail" for finding in findings):
+        _print(found, config, socket)
+    if any(finding.level == "fail" for finding in found):
         raise typer.Exit(1)
 
 
-def _checks(config: Path | None, socket: Path) -> Iterator[tuple[str, Check]]:
+def _print(found: list[Finding], config: Path | None, socket: Path) -> None:
+    """Print findings. Those of a daemon and of a configuration that may be another one's stand below headings."""
+    colours = {"ok": "green", "warn": "yellow", "fail": "red"}
+    headings = {
+        "machine": "this machine",
+        "daemon": f"the daemon at {socket}",
+        "start": f"a daemon that starts with {config or os.environ.get('HOLDFAST_CONFIG', 'the configuration')}",
+    }
+    has_headings = {"daemon", "start"} <= {finding.about for finding in found}
+    width = max(len(finding.check) for finding in found)
+    before = ""
+    for finding in found:
+        if has_headings and finding.about != before:
+            say(f"{headings[finding.about]}:")
+        before = finding.about
+        say_marked(f"{finding.level:>4}", colours[finding.level], f"  {finding.check:<{width}}  {finding.found}")
+        if finding.mend:
+            say(f"      {'':<{width}}  → {finding.mend}")
+
+
+def _checks(config: Path | None, socket: Path) -> Iterator[tuple[str, Iterable[tuple[str, Check]]]]:
+    """Yield the checks by name, and what they are about."""
     status, silence = doctor_daemon.asked(socket)
-    yield "kernel", _kernel
-    if status is None or os.geteuid() == 0:  # the daemon that serves has what it needs
-        yield "fuse", _fuse
+    yield "machine", _machine(has_daemon=status is not None)
     if silence is not None:
-        yield "daemon", lambda: iter([silence])
+        yield "daemon", [("daemon", lambda: iter([silence]))]
     if status is not None:
-        yield from doctor_daemon.checks(socket, status)
-    yield "dead mounts", _dead_mounts
+        yield "daemon", doctor_daemon.checks(socket, status)
     if status is None or config is not None or "HOLDFAST_CONFIG" in os.environ:
         if extras.missing(extras.DAEMON):
             lacking = Finding("packages", "fail", extras.advice(extras.DAEMON, "a daemon on this machine"))
-            yield "packages", lambda: iter([lacking])
+            yield "start", [("packages", lambda: iter([lacking]))]
             return
         from holdfast.cli import doctor_start  # it needs the daemon's parts, which take half a second to import
 
-        yield from doctor_start.checks(config, socket, status, tells_of_mounts=status is None and silence is None)
+        yield "start", doctor_start.checks(config, socket, status, tells_of_mounts=status is None and silence is None)
+
+
+def _machine(*, has_daemon: bool) -> Iterator[tuple[str, Check]]:
+    yield "kernel", _kernel
+    if not has_daemon or os.geteuid() == 0:  # the daemon that serves has what it needs
+        yield "fuse", _fuse
+    yield "dead mounts", _dead_mounts
 
 
 def _kernel() -> Iterator[Finding]:
@@ -73,7 +100,7 @@ def _dead_mounts() -> Iterator[Finding]:
     try:
         users = dead_mount_users.users()
     except TimeoutError as problem:
-        yield Finding("dead mounts", "warn", f"nobody knows whether a process uses one: {problem}")
+        yield Finding("dead mounts", "warn", f"it is not known whether a process still uses one: {problem}")
         return
     if users:
         yield Finding("dead mounts", "warn", kernel_advice.left_behind(users), "start them again")

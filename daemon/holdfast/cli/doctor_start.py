@@ -12,12 +12,12 @@ from pathlib import Path
 from holdfast.capacity import CLEARLY_BELOW, Limits
 from holdfast.cli.finding import Check, Finding
 from holdfast.cli.output import size
-from holdfast.config import Config, LoadedConfig, ZoneSection, load
+from holdfast.config import Config, LoadedConfig, ZoneSection, is_secret, load
 from holdfast.control.messages import Status
 from holdfast.errors import ConfigurationError, HoldfastError, MountpointError
 from holdfast.mount import mountpoint
 from holdfast.preflight import start_checks
-from holdfast.remote import directory_of
+from holdfast.remote import RemoteStore, directory_of
 from holdfast.remote.redaction import public_url
 from holdfast.store import disk_space
 
@@ -33,23 +33,25 @@ def checks(
         yield "configuration", lambda: iter([finding])
         return
     settings = loaded.config
-    yield "configuration", lambda: _start(loaded)
+    stores = {name: _opened(loaded, name) for name in settings.mounted_stores}
+    yield "configuration", lambda: _start(loaded, has_stores=not any(isinstance(s, HoldfastError) for s in stores.values()))
     yield "rights", lambda: _rights(settings)
     yield "store", lambda: _disks(settings)
-    for name, section in settings.mounted_stores.items():
-        yield name, partial(_remote, name, section, settings, status)
+    for name, store in stores.items():
+        yield name, partial(_remote, name, store, settings, status)
     if status is None:
         yield "zones", lambda: _not_configured(settings)
     if tells_of_mounts:
         yield "daemon", lambda: _daemon(socket, settings.mount.mountpoint)
 
 
-def _start(loaded: LoadedConfig) -> Iterator[Finding]:
-    """Report what a start would refuse, stores aside."""
+def _start(loaded: LoadedConfig, *, has_stores: bool) -> Iterator[Finding]:
+    """Report what a start would refuse, but for mistakes in stores, which have findings of their own."""
     start_checks.check_node(loaded, os.environ)
     if loaded.config.mount.mountpoint:  # otherwise 'holdfast mount' says it
         start_checks.check_mountpoint(loaded.config)
-    yield Finding("configuration", "ok", f"{loaded.file or 'the defaults'}: a daemon could start with it")
+    if has_stores:
+        yield Finding("configuration", "ok", f"{loaded.file or 'the defaults'}: a daemon could start with it")
 
 
 def _rights(settings: Config) -> Iterator[Finding]:
@@ -91,27 +93,46 @@ def _disk(directory: Path, limits: Limits) -> Iterator[Finding]:
         yield Finding("store", "fail", found, "delete files, or use a file system with more inodes (mkfs.ext4 -N)")
 
 
-def _remote(name: str, section: ZoneSection, settings: Config, status: Status | None) -> Iterator[Finding]:
+def _opened(loaded: LoadedConfig, name: str) -> RemoteStore | HoldfastError | None:
+    """Return a store, None if it is a directory, or what is wrong with its settings."""
     try:
-        store = start_checks.checked(section, settings, os.environ)
-        if store is None:
-            yield _of_directory(name, directory_of(section.url), settings)
-            return
+        return start_checks.store(loaded, name, os.environ)
+    except HoldfastError as problem:
+        return problem
+
+
+def _remote(
+    name: str, store: RemoteStore | HoldfastError | None, settings: Config, status: Status | None
+) -> Iterator[Finding]:
+    section = settings.stores[name]
+    if store is None:
+        yield _of_directory(name, directory_of(section.url), settings)
+        return
+    if isinstance(store, HoldfastError):
+        yield Finding(name, "fail", str(store))
+        return
+    try:
         store.look()
     except HoldfastError as problem:
         seen = status.remotes.get(name) if status else None
-        if seen is not None and seen.up and seen.url == public_url(section.url):
-            mend = "the daemon has credentials of its own, /etc/holdfast/environment perhaps: nothing is wrong"
-            yield Finding(name, "warn", f"{seen.url} answers the daemon, but not this shell", mend)
+        if seen is not None and seen.up and seen.url == public_url(section.url) and _leaves_to_environment(section):
+            mend = f"nothing is wrong if only the daemon's environment has credentials or address of stores.{name}"
+            yield Finding(name, "warn", f"{problem}; the daemon that runs reaches it", mend)
             return
-        mend = f"check stores.{name}.url, the network and the credentials (docs/configuration.md)"
-        yield Finding(name, "fail", str(problem), mend)
+        yield Finding(
+            name, "fail", str(problem), f"check stores.{name}.url, the network and the credentials (docs/stores.md)"
+        )
         return
     if not store.capabilities.conditional_create:
         mend = "use S3, GCS, Azure or file:// if several nodes write"
         yield Finding(name, "warn", f"{store.url} answers, but can't keep two writers apart", mend)
     else:
         yield Finding(name, "ok", f"{store.url} answers")
+
+
+def _leaves_to_environment(section: ZoneSection) -> bool:
+    """Say whether address and credentials of a store come from variables, which a daemon may have and a shell not."""
+    return not any(option == "endpoint" or is_secret((option,)) for option in section.options)
 
 
 def _not_configured(settings: Config) -> Iterator[Finding]:

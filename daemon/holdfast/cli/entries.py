@@ -14,7 +14,6 @@ from holdfast.cli.output import moment, print_found, print_json, say, size
 from holdfast.cli.progress import follow
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import EntryInfo, Progress
-from holdfast.errors import ConfigurationError
 
 PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="A path in the mount.")]
 PathArguments = Annotated[list[str], typer.Argument(metavar="PATH…", help="Paths in the mount.")]
@@ -73,7 +72,7 @@ def verify(
 ) -> None:
     """Check files against their digests; drop those that differ. Exits with 1 if any file was dropped."""
     if (path is None) != everything:
-        raise ConfigurationError("verify: give a PATH or --all")
+        raise typer.BadParameter("give a PATH or --all")
     with ControlClient(socket) as daemon:
         problems = follow("verifying", daemon.verify(absolute(path) if path else None), "verified", as_json=as_json)
     if problems:
@@ -90,7 +89,7 @@ def prefetch(paths: PathArguments, socket: Socket = DEFAULT_SOCKET, as_json: Jso
 
 
 def evict(path: PathArgument, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """Drop local copies of files that the store also has, to make room."""
+    """Drop copies that the store has too, to make room."""
     with ControlClient(socket) as daemon:
         follow("evicting", daemon.evict(absolute(path)), "evicted", as_json=as_json)
 

@@ -10,12 +10,14 @@ from holdfast.errors import HoldfastError
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check. ``level`` is ok, warn or fail; ``mend`` says what to do."""
+    """One check. ``level`` is ok, warn or fail; ``mend`` says what to do; ``about`` is what it is a check of."""
 
     check: str
     level: str
     found: str
     mend: str = ""
+    about: str = "machine"
+    """``machine``, ``daemon`` (the one that answers) or ``start`` (one that starts with the configuration)."""
 
 
 Check = Callable[[], Iterator[Finding]]

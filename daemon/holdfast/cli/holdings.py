@@ -32,7 +32,10 @@ def holdings(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Show which state of which query this node holds: a line for each query and operator."""
+    """Show which state of which query this node holds.
+
+    A line for each query and operator.
+    """
     with ControlClient(socket) as daemon, waiting("asking the stores", as_json=as_json):
         found = daemon.holdings(absolute(path) if path else None, all_nodes=all_nodes or affinity or standbys)
     if affinity:

@@ -118,7 +118,7 @@ def _warn_of_left_behind() -> None:
     try:
         users = dead_mount_users.users()
     except TimeoutError as problem:
-        warn(f"nobody knows whether a process still uses the mount that was dead: {problem}")
+        warn(f"it is not known whether a process still uses the dead mount: {problem}")
         return
     if users:
         warn(kernel_advice.left_behind(users))
@@ -130,8 +130,9 @@ def keeper(
         float, typer.Option(metavar="SECONDS", help="How long it holds a mount for which no daemon comes.", min=0)
     ] = ABANDON_SECONDS,
 ) -> None:
-    """Hold the mount of a daemon that lives elsewhere, as in another pod, while that is dead or replaced.
+    """Hold the mount of a daemon in another pod.
 
+    The mount stays while that daemon is dead or replaced, and what works in it waits for the next one.
     The daemon is given the same directory (mount.keeper). The keeper needs no rights and starts nothing.
     """
     os.execv(sys.executable, [*_MODULE, "holdfast.supervision.keeper", "--abandon", str(abandon), str(directory)])

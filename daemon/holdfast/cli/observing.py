@@ -16,7 +16,7 @@ _SHORTEST_SECONDS = 0.05
 
 
 def status(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """Show the state of the daemon: mount, stores, cache, pending work."""
+    """Show how the daemon is: mount, stores, cache, pending work."""
     with asking_client(socket) as daemon:
         found = daemon.status()
     if as_json:
@@ -31,7 +31,10 @@ def events(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Show events: working directories, corrupt files, unreachable stores."""
+    """Show what happened: failed stores, corrupt files, evictions.
+
+    docs/operations.md has each kind of event, and what to do about it.
+    """
     with asking_client(socket) as daemon:
         if as_json and not follow:
             print_json(daemon.events(since))
@@ -70,9 +73,9 @@ def _rows(found: Status) -> list[tuple[str, str]]:
     where = f", in {found.store}" if found.store else ""
     rows.append(("disk", f"{size(found.free_bytes)} free, {size(found.min_free_bytes)} kept free{where}"))
     if found.files:
-        free, kept = counted(found.free_files, "inode"), f"{found.min_free_files} kept free"
+        free, kept = f"{found.free_files:,} free of {found.files:,}", f"{found.min_free_files:,} kept free"
         few = " (NO NEW FILES: the disk is out of inodes)" if not found.free_files else ""
-        rows.append(("inodes", f"{free} free of {found.files}, {kept}{few}"))
+        rows.append(("inodes", f"{free}, {kept}{few}"))
     rows += (("disk", _other_disk(disk)) for disk in found.other_disks)
     for name, remote in found.remotes.items():
         state = "up" if remote.up else f"DOWN since {moment(remote.since)}: {remote.problem}"
@@ -113,7 +116,10 @@ def batches(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Show the last batches of Spark's streaming queries: how long they took, with how many hits, misses and bytes."""
+    """Show the last batches of Spark's streaming queries.
+
+    How long each took, and with how many hits, misses and bytes.
+    """
     with asking_client(socket) as daemon:
         found = daemon.batches(query)[-count:]
     if as_json:

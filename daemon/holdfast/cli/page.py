@@ -26,7 +26,9 @@ def ui(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Show the node in a browser: cache, transfers, working directories, checkpoints. Runs until Ctrl-C.
+    """Show the node in a browser.
+
+    Cache, transfers, working directories, checkpoints. Runs until Ctrl-C.
 
     The page has the rights of whoever runs this command, and so has everybody who knows its address: keep that to yourself.
     """

@@ -41,9 +41,10 @@ def verify(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Say which batches, checkpoints and savepoints can be restored, and why others can't.
+    """Say what can be restored, and why the rest can't.
 
-    Exits with 3 if one can't, and with 4 if it is the newest, from which a restart begins.
+    It looks at batches, checkpoints and savepoints. Exits with 3 if one can't be restored, and with 4 if it is the newest,
+    from which a restart begins.
     """
     request = VerifyRequest(path=_location(path), batch=batch, deep=deep, spark=_version(spark))
     with ControlClient(socket) as daemon:
@@ -77,7 +78,10 @@ def clone(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Copy the checkpoint of a Spark query or a savepoint of Flink, within its store, so that a job starts from the copy."""
+    """Copy a checkpoint, so that a job starts from the copy.
+
+    That of a Spark query, or a savepoint of Flink, within its store.
+    """
     request = CloneRequest(path=_location(source), to=_location(target), batch=batch, keep_id=keep_id)
     last = CloneProgress(done=0, total=0)
     with ControlClient(socket) as daemon, bar("copying", as_json=as_json) as update:

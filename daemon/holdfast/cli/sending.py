@@ -12,7 +12,7 @@ from holdfast.cli.output import print_json, say
 from holdfast.cli.progress import follow, waiting
 from holdfast.cli.standby_rows import uncovered_here
 from holdfast.control.client import ControlClient
-from holdfast.errors import ConfigurationError, RemoteUnavailableError
+from holdfast.errors import RemoteUnavailableError
 
 _LOOKS_EVERY_SECONDS = 2.0
 
@@ -24,9 +24,12 @@ def flush(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Send what is only on this node, and return when its store has it. Exits with 1 if something could not be sent."""
+    """Send what is only on this node to its store.
+
+    Returns when the store has it. Exits with 1 if something could not be sent.
+    """
     if (path is None) != everything:
-        raise ConfigurationError("flush: give a PATH or --all")
+        raise typer.BadParameter("give a PATH or --all")
     with ControlClient(socket) as daemon:
         steps = daemon.flush(absolute(path) if path else None, timeout)
         problems = follow("sending", steps, "sent", as_json=as_json)
@@ -45,7 +48,9 @@ def drain(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Prepare a node to go: take nothing new for its stores, and send everything. Exits with 1 if something is left.
+    """Prepare a node to go: send all, take nothing new.
+
+    Exits with 1 if something could not be sent in time.
 
     With --standbys, nothing is begun if the copies are not complete in time.
 

@@ -28,9 +28,9 @@ def stats(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Print a line of rates each second: operations, opens, bytes to and from the stores, cache and disk.
+    """Print a line of rates each second.
 
-    With --json, each line is a JSON object.
+    Operations, opens, bytes to and from the stores, cache and disk. With --json, each line is a JSON object.
     """
     with ControlClient(socket) as daemon:
         try:

@@ -13,7 +13,7 @@ import typer
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
 from holdfast.cli.output import print_json, say
 from holdfast.control.client import RefusedError
-from holdfast.errors import DaemonUnreachableError, HoldfastError, MountpointError, RemoteUnavailableError
+from holdfast.errors import DaemonUnreachableError, MountpointError, RemoteUnavailableError
 from holdfast.mount import mountpoint
 
 _PAUSE_SECONDS = 0.2
@@ -41,7 +41,7 @@ def wait(
             break
         except (DaemonUnreachableError, MountpointError) as problem:
             if time.monotonic() >= deadline:
-                raise HoldfastError(f"no mount has answered within {timeout:g} s: {problem}") from None
+                raise type(problem)(f"no mount has answered within {timeout:g} s: {problem}") from None
         except RemoteUnavailableError as problem:
             if time.monotonic() >= deadline:
                 raise RemoteUnavailableError(f"not all stores have answered within {timeout:g} s: {problem}") from None

@@ -33,8 +33,9 @@ class By(enum.StrEnum):
 
 
 def top(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """Show live which operations run, how long they take, who causes them, and what is transferred. Keys: h.
+    """Show live what goes on: operations and transfers.
 
+    Which operations run, how long they take, who causes them, and what is transferred. The key h tells the others.
     With --json, it prints what 'holdfast stats --json' prints.
     """
     if as_json:
@@ -59,7 +60,10 @@ def profile(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Watch for some seconds, and show which operations took the time, how often, and what they waited for."""
+    """Watch for some seconds, and show what took the time.
+
+    Which operations, how often, and what they waited for.
+    """
     with ControlClient(socket) as daemon:
         groups = _groups(daemon)
         activity = Activity(groups.by[by])
@@ -79,7 +83,9 @@ def trace(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Print each operation on a file, or below a directory, as it ends. Runs until Ctrl-C.
+    """Print each operation on a file or in a directory.
+
+    A line as each ends, until Ctrl-C.
 
     What the kernel does by itself is not seen: reading and writing in passthrough, and names that it knows already.
     """

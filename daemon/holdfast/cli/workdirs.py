@@ -33,7 +33,9 @@ def acquire(
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
-    """Acquire the working directory of a process: create it or find it again, and print its path.
+    """Acquire the working directory of a process.
+
+    Creates it or finds it again, and prints its path.
 
     It is held until the process ends. If a process keeps the lease file open, it is held until the last such process ends.
     """
@@ -54,7 +56,10 @@ def _owner() -> tuple[int, int]:
 
 @app.command()
 def release(role: Role, resource_id: Id, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """Release a working directory; it is kept for its retention time."""
+    """Release a working directory, which is kept for a while.
+
+    How long: retain_seconds of its role.
+    """
     with ControlClient(socket) as daemon:
         found = daemon.release(role, resource_id)
     if as_json:
@@ -67,7 +72,10 @@ def release(role: Role, resource_id: Id, socket: Socket = DEFAULT_SOCKET, as_jso
 
 @app.command("ls")
 def list_all(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """List working directories with their holders, how long released ones are kept, and what they take of the disk."""
+    """List working directories and their holders.
+
+    Also how long released ones are kept, and what each takes of the disk.
+    """
     with asking_client(socket) as daemon:
         found = daemon.workdirs()
     columns = ("path", "held by", "since", "kept until", "times", "takes")

@@ -1,5 +1,6 @@
 """Configuration: the settings (``schema``), and the sources of their values (``sources``)."""
 
+from holdfast.config.checking import is_secret
 from holdfast.config.reloading import Reloaded, reloaded
 from holdfast.config.schema import (
     HOST_NAME,

@@ -45,7 +45,7 @@ def check(key: Key, value: Any) -> None:
     try:
         msgspec.convert(value, kind, strict=False, dec_hook=decode)
     except (msgspec.ValidationError, ValueError):
-        shown = repr(value) if _may_be_shown(key, value) else "this"
+        shown = _as_toml(value) if _may_be_shown(key, value) else "this"
         raise ValueError(f"{shown} is not allowed; write {_allowed(kind)}") from None
 
 
@@ -103,10 +103,22 @@ def _is_section(kind: Any) -> bool:
 
 def _no_such(key: Key, depth: int, known: list[str]) -> str:
     part, section = key[depth], key[:depth]
+    if len(key) == 1:
+        meant = [f"{section.name}.{part}" for section in msgspec.structs.fields(Config) if part in _keys_of(section.type)]
+        if meant:
+            return f"{part!r} stands outside of all sections; did you mean {' or '.join(meant)}?"
     tables = f"{section[0]}s" if depth == 1 and len(key) > depth + 1 else ""
     if tables in Config.__struct_fields__:
         return f"{section[0]} has no tables; did you mean {tables}.{part}?"
     return f"there is no {'key' if section else 'section'} {part!r}; {suggestion(part, known)}"
+
+
+def _keys_of(kind: Any) -> tuple[str, ...]:
+    return kind.__struct_fields__ if _is_struct(kind) else ()
+
+
+def _as_toml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _allowed(kind: Any) -> str:
@@ -123,8 +135,8 @@ def _allowed(kind: Any) -> str:
     if isinstance(kind, type) and issubclass(kind, ByteSize | FileMode | TcpAddress):
         return kind.ALLOWED
     if is_list(kind):
-        return "a list of texts"
-    words_of = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+        return "a list of strings"
+    words_of = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
     return words_of.get(kind, "a section, with keys of its own") + bounds
 
 
@@ -133,7 +145,7 @@ def _bounds(meta: msgspec.Meta) -> str:
         return " that is not empty"
     parts = [
         f"{word} {bound:g}"
-        for word, bound in (("above", meta.gt), ("of at least", meta.ge), ("up to", meta.le))
+        for word, bound in (("above", meta.gt), ("of at least", meta.ge), ("up to", meta.le), ("below", meta.lt))
         if bound is not None
     ]
     return " " + ", ".join(parts) if parts else ""

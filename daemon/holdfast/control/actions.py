@@ -214,7 +214,7 @@ class ActionRoutes(RouteGroup):
                 await self._existing(path)
             except NoSuchEntryError:
                 raise NoSuchEntryError(
-                    f"{path} does not exist; --future ('future' in a request) pins it before it exists"
+                    f"there is no {path}; to pin it before it exists: --future ('future' in a request)"
                 ) from None
         if uid and not pins.has_room_for(pinned):
             self.base.rare_events.emit("limit-reached", uid=uid, what="pins")

@@ -92,7 +92,8 @@ class Inspector:
         """Explain in sentences what ``path`` is, where its bytes are, what an open would do, and what was slow there."""
         info = await self.entry(path)
         slow = slow_reasons(self.slow, self.paths.relative(path), time.time())
-        return Explanation(path=info.path, reasons=[*_reasons(info), *slow])
+        in_store = info.zone in self.base.parts.remotes
+        return Explanation(path=info.path, reasons=[*_reasons(info, in_store=in_store), *slow])
 
     def _describe(self, directory_path: bytes, name: bytes, directory: Node, found: Found) -> EntryInfo:
         place = self.base.directories.place(found.node if found.node.is_directory else directory)
@@ -148,9 +149,16 @@ _WHERE = {
 }
 
 
-def _reasons(info: EntryInfo) -> Iterator[str]:
+_WHERE_DIRECTORIES = {
+    "local": "This node has it. Stores keep objects, not directories: other nodes see it once there is an object below it.",
+    "remote": "The store has objects below it.",
+}
+"""The same for a directory in a zone with a store."""
+
+
+def _reasons(info: EntryInfo, *, in_store: bool) -> Iterator[str]:
     yield f"It is a {info.type} in the zone {info.zone}."
-    yield _WHERE[info.state]
+    yield (_WHERE_DIRECTORIES if in_store and info.type == "directory" else _WHERE)[info.state]
     if info.kind is not None:
         yield NameKind(info.kind).policy.explanation
     if info.digest is not None:

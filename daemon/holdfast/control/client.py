@@ -323,8 +323,9 @@ class ControlClient:
                 f"the daemon behind {socket} has not answered within {self._timeout_seconds:g} s: it hangs, or has too much "
                 "to do; under systemd or 'holdfast mount --supervise' one that hangs is replaced by itself"
             )
+        reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
         return DaemonUnreachableError(
-            f"no daemon answers on {self._socket} ({problem}); start one with 'holdfast mount', "
+            f"no daemon answers on {self._socket} ({reason}); start one with 'holdfast mount', "
             "or name its socket with --socket or $HOLDFAST_SOCKET"
         )
 

@@ -84,7 +84,7 @@ def _is_abandoned(path: Path) -> bool:
             listened, _, _ = _CREDENTIALS.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
             if _has_ended(listened):
                 return True  # its doorkeeper is about to end too
-    raise StoreInUseError(f"another daemon answers on {path}; give this one a socket of its own with --socket")
+    raise StoreInUseError(f"another daemon answers on {path}; give this one a socket in another directory with --socket")
 
 
 def _has_ended(pid: int) -> bool:

@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
-from holdfast.errors import MountpointError, NotMountedError
+from holdfast.errors import MountpointError, NotMountedError, UnusableMountpointError
 from holdfast.mount import mount_calls, mountpoint
 from holdfast.mount import protection_marks as marks
 from holdfast.system.syscalls import rewound
@@ -284,9 +284,9 @@ def _names(fd: int) -> list[str]:
         return sorted(shown(os.fsencode(name)) for name in islice(found, _MOST_NAMES))
 
 
-def _not_empty(path: str, names: list[str]) -> MountpointError:
+def _not_empty(path: str, names: list[str]) -> UnusableMountpointError:
     more = ", …" if len(names) == _MOST_NAMES else ""
-    return MountpointError(
+    return UnusableMountpointError(
         f"the mountpoint {path} is not empty, and the mount would hide what it holds ({printable(', '.join(names))}{more}); "
         "move that elsewhere, or choose an empty directory"
     )

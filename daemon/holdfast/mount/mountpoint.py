@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
-from holdfast.errors import MountpointBusyError, MountpointError, NotMountedError
+from holdfast.errors import MountpointBusyError, MountpointError, NotMountedError, UnusableMountpointError
 from holdfast.system.processes import for_child
 
 FILE_SYSTEM = "fuse.holdfast"
@@ -145,7 +145,7 @@ def check(path: str) -> None:
     Raises ``MountpointError``, which says what to do.
     """
     if not path:
-        raise MountpointError("no mountpoint: give one (holdfast mount /mnt/holdfast) or set mount.mountpoint")
+        raise UnusableMountpointError("no mountpoint: give one (holdfast mount /mnt/holdfast) or set mount.mountpoint")
     mount = mount_at(path)
     if mount is None:
         _check_directory(path)
@@ -243,7 +243,7 @@ def _check_directory(path: str) -> None:
     except FileNotFoundError:
         raise NotMountedError(f"the mountpoint {path} does not exist; create it: mkdir -p {path}") from None
     except NotADirectoryError:
-        raise MountpointError(f"the mountpoint {path} is not a directory") from None
+        raise UnusableMountpointError(f"the mountpoint {path} is not a directory") from None
     except OSError as problem:
         raise MountpointError(f"the mountpoint {path} can't be used: {problem.strerror}") from None
 

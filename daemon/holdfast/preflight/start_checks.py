@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.checkpoints.configured import name_table, sweep_roots
-from holdfast.config import Config, LoadedConfig, ZoneSection
+from holdfast.config import Config, LoadedConfig
 from holdfast.errors import ConfigurationError, HoldfastError, RemoteUnavailableError, StoreOptionError
 from holdfast.mount import covered_directory, mountpoint
 from holdfast.preflight import path_conflicts, private_places
@@ -34,7 +34,7 @@ def check(loaded: LoadedConfig, environment: Mapping[str, str]) -> None:
     check_node(loaded, environment)
     check_mountpoint(loaded.config)
     for name in loaded.config.mounted_stores:
-        _checked(loaded, name, environment)
+        store(loaded, name, environment)
 
 
 def check_node(loaded: LoadedConfig, environment: Mapping[str, str]) -> None:
@@ -68,18 +68,18 @@ def ask_stores(loaded: LoadedConfig, environment: Mapping[str, str]) -> dict[str
     """
     found: dict[str, HoldfastError | None] = {}
 
-    def ask(name: str, store: RemoteStore) -> None:
+    def ask(name: str, asked: RemoteStore) -> None:
         try:
-            store.look()
+            asked.look()
         except HoldfastError as problem:
             found[name] = problem
         else:
             found[name] = None
 
     threads = {
-        name: threading.Thread(target=ask, args=(name, store), daemon=True)
+        name: threading.Thread(target=ask, args=(name, asked), daemon=True)
         for name in loaded.config.mounted_stores
-        if (store := _checked(loaded, name, environment)) is not None
+        if (asked := store(loaded, name, environment)) is not None
     }
     for thread in threads.values():
         thread.start()
@@ -95,18 +95,20 @@ def ask_stores(loaded: LoadedConfig, environment: Mapping[str, str]) -> dict[str
     return silent
 
 
-def checked(section: ZoneSection, config: Config, environment: Mapping[str, str]) -> RemoteStore | None:
+def store(loaded: LoadedConfig, name: str, environment: Mapping[str, str]) -> RemoteStore | None:
     """Return a store that answers, or is given up, soon; None for a directory, which is checked here. Makes nothing.
 
-    Raises ``HoldfastError``.
+    Raises ``HoldfastError``, which names the key that is at fault.
     """
-    return checked_store(
-        section.url,
-        section.options,
-        environment,
-        request_timeout_seconds=min(config.remote.request_timeout_seconds, _ANSWER_SECONDS),
-        connect_timeout_seconds=min(config.remote.connect_timeout_seconds, _ANSWER_SECONDS),
-    )
+    section, remote = loaded.config.stores[name], loaded.config.remote
+    with _naming(loaded, name):
+        return checked_store(
+            section.url,
+            section.options,
+            environment,
+            request_timeout_seconds=min(remote.request_timeout_seconds, _ANSWER_SECONDS),
+            connect_timeout_seconds=min(remote.connect_timeout_seconds, _ANSWER_SECONDS),
+        )
 
 
 def unwritable_log(loaded: LoadedConfig, file: Path, reason: str) -> ConfigurationError:
@@ -166,8 +168,3 @@ def _naming(loaded: LoadedConfig, name: str) -> Iterator[None]:
         raise ConfigurationError(f"{loaded.named(f'stores.{name}.url')}: {problem}") from None
     except HoldfastError as problem:
         raise type(problem)(f"stores.{name}: {problem}") from None
-
-
-def _checked(loaded: LoadedConfig, name: str, environment: Mapping[str, str]) -> RemoteStore | None:
-    with _naming(loaded, name):
-        return checked(loaded.config.stores[name], loaded.config, environment)

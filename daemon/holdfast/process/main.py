@@ -82,10 +82,12 @@ def main(arguments: list[str] | None = None) -> int:
 def _check(options: argparse.Namespace) -> int:
     """Say on stderr why no daemon could start with the configuration; return the exit status. Changes nothing."""
     try:
-        start_checks.ask_stores(_checked(_reader(options), unit=options.unit), os.environ)
+        silent = start_checks.ask_stores(_checked(_reader(options), unit=options.unit), os.environ)
     except HoldfastError as problem:
-        _complain(problem)
+        _complain(str(problem))
         return 1
+    for name, reason in silent.items():
+        _complain(f"warning: the store {name} does not answer ({reason}); a daemon would start all the same")
     return 0
 
 
@@ -116,8 +118,8 @@ def _check_configured(loaded: LoadedConfig, unit: str) -> None:
         )
 
 
-def _complain(problem: HoldfastError) -> None:
-    sys.stderr.write(f"holdfastd: {printable(str(problem))}\n")
+def _complain(problem: str) -> None:
+    sys.stderr.write(f"holdfastd: {printable(problem)}\n")
 
 
 def _again(read: Callable[[], LoadedConfig]) -> Config:
@@ -160,7 +162,7 @@ class _Starter:
     def failed(self, problem: HoldfastError) -> None:
         """Report that the daemon could not start, or had to stop."""
         if not self._report({"ready": False, "code": problem.code, "errno": problem.errno, "message": str(problem)}):
-            _complain(problem)
+            _complain(str(problem))
         self._manager.tell(f"STATUS={problem}")
 
     def faulty(self, problem: Exception) -> None:

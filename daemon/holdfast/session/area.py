@@ -173,7 +173,7 @@ class SessionArea:
             fd = lock_directory(self.directory)
         except BlockingIOError:
             raise StoreInUseError(
-                f"another daemon uses {self.directory}; give this one a control socket of its own with --socket"
+                f"another daemon uses {self.directory}; give this one a socket in another directory with --socket"
             ) from None
         if os.fstat(fd).st_nlink:
             self._claimed = fd

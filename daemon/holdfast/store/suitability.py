@@ -11,7 +11,9 @@ from holdfast.errors import StoreUnsuitableError
 from holdfast.mount import mountpoint
 
 _WHERE_TO = "a directory on ext4, XFS or btrfs"
-_VOLATILE = {"tmpfs", "ramfs"}
+_VOLATILE = {"tmpfs", "ramfs", "devtmpfs"}
+_WITHOUT_FILES = {"proc", "sysfs", "cgroup", "cgroup2", "devpts", "debugfs", "tracefs", "securityfs", "configfs", "bpf"}
+"""File systems in which the kernel shows things of its own, and nobody makes files."""
 PROBE = ".probe-"
 """The beginning of the names of files that the checks make and remove."""
 _FAILED = frozenset({errno.EIO, errno.EROFS, errno.ENXIO, errno.ENODEV, errno.EUCLEAN, errno.ESHUTDOWN})
@@ -30,12 +32,16 @@ OTHER_DISK = Subject("the other disk", "store.other_disks")
 
 
 def check_lasting(path: Path, subject: Subject, there: Path | None = None) -> str:
-    """Return the kind of file system that ``path`` is on, or ``there``, a directory above it; refuse those in memory."""
+    """Return the kind of file system that ``path`` is on, or ``there``, a directory above it; refuse what keeps no files."""
     device = (there or path).stat().st_dev
     kind = next((mount.file_system for mount in mountpoint.mounts() if mount.device == device), "unknown")
     if kind in _VOLATILE:
         raise StoreUnsuitableError(
             f"{subject.what} {path} is on {kind}, which a reboot empties; set {subject.setting} to {_WHERE_TO}"
+        )
+    if kind in _WITHOUT_FILES:
+        raise StoreUnsuitableError(
+            f"{subject.what} {path} is on {kind}, which is no place for files; set {subject.setting} to {_WHERE_TO}"
         )
     return kind
 

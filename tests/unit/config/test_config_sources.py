@@ -173,6 +173,16 @@ def test_bad_toml_is_told_with_line_and_column(problem_with: Callable[..., str])
     [
         ("[cache]\nmax_byts = 1", "cache.max_byts (FILE): there is no key 'max_byts'; did you mean max_bytes?"),
         ("[cach]\nx = 1", "cach.x (FILE): there is no section 'cach'; did you mean cache?"),
+        (
+            'mountpoint = "/x"',
+            "mountpoint (FILE): 'mountpoint' stands outside of all sections; did you mean mount.mountpoint?",
+        ),
+        (
+            "max_bytes = 5",
+            "max_bytes (FILE): 'max_bytes' stands outside of all sections; did you mean cache.max_bytes or "
+            "workdirs.max_bytes or log.max_bytes?",
+        ),
+        ("x = 5", "x (FILE): there is no section 'x'; there are " + ", ".join(Config.__struct_fields__)),
         ("[cach]", "cach (FILE): there is no section 'cach'; did you mean cache?"),
         (
             "[store]\nzzz = 1",
@@ -190,8 +200,8 @@ def test_bad_toml_is_told_with_line_and_column(problem_with: Callable[..., str])
             "[checkpoints]\ndurability = 1",
             "checkpoints.durability (FILE): 1 is not allowed; write one of local, commit, async",
         ),
-        ("[checkpoints]\nurl = 5", "checkpoints.url (FILE): 5 is not allowed; write a text"),
-        ('[store]\ndirectory = ""', "store.directory (FILE): '' is not allowed; write a text that is not empty"),
+        ("[checkpoints]\nurl = 5", "checkpoints.url (FILE): 5 is not allowed; write a string"),
+        ('[store]\ndirectory = ""', "store.directory (FILE): '' is not allowed; write a string that is not empty"),
         ("[checkpoints]\nuid = 1.5", "checkpoints.uid (FILE): 1.5 is not allowed; write a whole number"),
         (
             "[checkpoints]\nfile_mode = 0o644",
@@ -199,11 +209,11 @@ def test_bad_toml_is_told_with_line_and_column(problem_with: Callable[..., str])
         ),
         (
             "[checkpoints.options]\nregion = [1]",
-            "checkpoints.options.region (FILE): [1] is not allowed; write a text or a whole number or a number"
+            "checkpoints.options.region (FILE): [1] is not allowed; write a string or a whole number or a number"
             " or true or false",
         ),
-        ('[names]\ntemporary = "*.x"', "names.temporary (FILE): '*.x' is not allowed; write a list of texts"),
-        ("[names]\ntemporary = [1]", "names.temporary (FILE): [1] is not allowed; write a list of texts"),
+        ('[names]\ntemporary = "*.x"', "names.temporary (FILE): '*.x' is not allowed; write a list of strings"),
+        ("[names]\ntemporary = [1]", "names.temporary (FILE): [1] is not allowed; write a list of strings"),
         (
             "[remote]\nretry_deadline_seconds = 0",
             "remote.retry_deadline_seconds (FILE): 0 is not allowed; write a number above 0",
@@ -215,6 +225,10 @@ def test_bad_toml_is_told_with_line_and_column(problem_with: Callable[..., str])
         (
             "[remote]\nparallel_transfers = 0",
             "remote.parallel_transfers (FILE): 0 is not allowed; write a whole number of at least 1",
+        ),
+        (
+            "[cache]\nmin_free_share = 5",
+            "cache.min_free_share (FILE): 5 is not allowed; write a number of at least 0, below 1",
         ),
         (
             "[cache]\nlow_watermark = 1.5",
@@ -233,7 +247,7 @@ def test_bad_toml_is_told_with_line_and_column(problem_with: Callable[..., str])
             for value, shown in (
                 ("-5", "-5"),
                 ("1.5", "1.5"),
-                ("true", "True"),
+                ("true", "true"),
                 ("[]", "[]"),
                 ("{}", "{}"),
                 ("'5 PB'", "'5 PB'"),

@@ -245,7 +245,8 @@ def test_a_mistake_is_one_line_that_says_what_to_do(problem_with: Problem, text:
 
 
 def test_a_base_without_a_name_is_a_mistake(problem_with: Problem) -> None:
-    assert problem_with('[workdirs]\nbase = ""') == "workdirs.base (FILE): '' is not allowed; write a text that is not empty"
+    problem = problem_with('[workdirs]\nbase = ""')
+    assert problem == "workdirs.base (FILE): '' is not allowed; write a string that is not empty"
     assert problem_with('[workdirs]\nbase = "a\\u0000b"').startswith("workdirs.base (FILE): 'a\\x00b' can't be")
 
 

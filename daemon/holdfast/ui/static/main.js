@@ -97,7 +97,7 @@ function update() {
 }
 
 function sentence(text) {
-  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`;
 }
 
 function makeLinks() {
