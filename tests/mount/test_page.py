@@ -250,7 +250,9 @@ def test_a_directory_with_a_hundred_thousand_files_is_shown_page_by_page(
 def test_on_tcp_only_who_has_the_token_gets_the_page_and_only_what_it_asks_for(make_node: NodeFactory) -> None:
     token = "0123456789abcdef"
     port = free_port()
-    make_node(ui__listen=f"127.0.0.1:{port}", ui__token=token).start()
+    with socket.create_server(("127.0.0.1", port)):
+        node = make_node(ui__listen=f"127.0.0.1:{port}", ui__token=token).start()  # it starts all the same
+        assert node.wait_event("page-unavailable")["address"] == f"127.0.0.1:{port}"
     place = f"http://127.0.0.1:{port}/{token}"
 
     def status(method: str, path: str, **headers: str) -> int:

@@ -7,25 +7,23 @@ member of the control group may do, without what is for processes of this node (
 from __future__ import annotations
 
 import ipaddress
-import logging
 import socket
 from contextlib import suppress
 from pathlib import Path
 
-import trio
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast.config import TcpAddress, UiSection
+from holdfast.config import UiSection
 from holdfast.control.doors import OpenDoor
 from holdfast.control.http_connection import Bounds
 from holdfast.control.http_server import Caps, HttpServer, Terms
+from holdfast.control.tcp_listeners import listening
 from holdfast.control.tcp_peers import tcp_caller
 from holdfast.telemetry import EventLog
 from holdfast.ui.guard import Guard
 from holdfast.ui.page import PLACE
 
-_log = logging.getLogger("holdfast.control")
 _TERMS = Terms(
     "ui.listen",
     Caps(total=48, each_user=24, for_root=0),
@@ -33,7 +31,6 @@ _TERMS = Terms(
     pause_seconds=0.001,
     newest_wins=True,
 )
-_AGAIN_SECONDS = 5.0
 _ASKED = {
     *("status", "workdirs", "events", "entries", "entry", "why", "usage", "history", "transfers", "holdings"),
     *("spark/batches", "checkpoints", "checkpoints/plans", "checkpoints/plan"),
@@ -68,29 +65,17 @@ class PageListener:
         self._events = events
 
     async def run(self) -> None:
-        """Listen and serve. An address that is taken is tried again: the daemon before this one may still have it."""
+        """Listen and serve."""
         if not self._address:
             return
         from holdfast.ui.forwarding import Forwarder  # httpx takes a tenth of a second to import, and few have a page on TCP
 
         app = Guard(OnlyThePage(Forwarder(self._socket)), self._token, _is_ours)
-        with await self._listener(self._address) as listener:
+        with await listening(self._address, "ui.listen", self._tell) as listener:
             await HttpServer(app, OpenDoor(listener, _TERMS.name, tcp_caller), _TERMS, self._events).run()
 
-    async def _listener(self, address: TcpAddress) -> socket.socket:
-        host, port = address.parts
-        was_told = False
-        while True:
-            try:
-                listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-            except OSError as problem:
-                if not was_told:
-                    _log.warning("ui.listen: can't listen on %s: %s; trying again", address, problem.strerror)
-                was_told = True
-                await trio.sleep(_AGAIN_SECONDS)
-                continue
-            listener.setblocking(False)
-            return listener
+    def _tell(self, problem: str) -> None:
+        self._events.emit("page-unavailable", address=str(self._address), problem=problem)
 
 
 def _is_ours(host: str) -> bool:
