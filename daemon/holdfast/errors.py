@@ -187,6 +187,10 @@ class NoSuchPlanError(PlanError, code="no-such-plan", errno=_errno.ENOENT):
     """There is no such plan, checkpoint, batch or query to make one of."""
 
 
+class QueryRunsError(PlanError, code="query-runs", errno=_errno.EBUSY):
+    """The query that is to be changed seems to run: something was written a moment ago."""
+
+
 class NotPinnedError(HoldfastError, code="not-pinned", errno=_errno.ENOENT):
     """Exactly this path is not pinned."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.exit_status import ExitStatus, exit_status
 from holdfast.control.client import ControlClient, RefusedError
 from holdfast.control.messages import (
     CloneProgress,
@@ -245,8 +246,9 @@ def test_a_sweep_leaves_what_an_undo_would_need(node: Node, location: Path) -> N
 
 def test_a_query_that_has_just_written_is_not_taken_back(node: Node, location: Path) -> None:
     assert location.exists()
-    with node.client() as client, pytest.raises(RefusedError, match="seems to run"):
+    with node.client() as client, pytest.raises(RefusedError, match="seems to run") as refused:
         client.plan_rewind(RewindRequest(path=str(node.checkpoints / QUERY), to=TO))
+    assert exit_status(refused.value) is ExitStatus.BUSY
 
 
 def test_a_batch_that_ran_since_the_plan_was_made_makes_it_worthless(node: Node, location: Path) -> None:

@@ -79,9 +79,9 @@ def _rows(found: Status) -> list[tuple[str, str]]:
     rows += (("disk", _other_disk(disk)) for disk in found.other_disks)
     for name, remote in found.remotes.items():
         state = "up" if remote.up else f"DOWN since {moment(remote.since)}: {remote.problem}"
-        pending = f", {remote.pending_deletions} deletions pending" if remote.pending_deletions else ""
+        pending = f", {counted(remote.pending_deletions, 'deletion')} pending" if remote.pending_deletions else ""
         if remote.refused_deletions:
-            pending += f", {remote.refused_deletions} of them refused (holdfast events says why)"
+            pending += f", {remote.refused_deletions} of these refused (holdfast events says why)"
         rows.append((name, f"{remote.url} ({state}{pending})"))
     if found.is_public:
         return rows

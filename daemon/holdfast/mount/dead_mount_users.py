@@ -38,6 +38,8 @@ def users() -> list[str]:
         looking.kill()
         with suppress(subprocess.TimeoutExpired):  # it may not be able to end before that mount has answered
             looking.wait(_KILLED_SECONDS)
+        if looking.stdout is not None:
+            looking.stdout.close()
         raise TimeoutError(f"looking at all processes took more than {_SECONDS:g} s") from None
     return told.decode().splitlines()
 

@@ -13,7 +13,7 @@ from holdfast.checkpoints.formats import FORMATS, Formats
 from holdfast.checkpoints.formats.interface import LocationLayout
 from holdfast.checkpoints.plans import Listed, Phase, Plan, PlanEntry, Policy, Reason
 from holdfast.checkpoints.reachability.division import Division
-from holdfast.errors import PlanError
+from holdfast.errors import PlanError, QueryRunsError
 from holdfast.system.text import shown
 
 NOTE = b"rewind.json"
@@ -86,11 +86,11 @@ def put_back(
 
 
 def check_silent(files: Iterable[Listed], idle_ns: int, now_ns: int) -> None:
-    """Raise ``PlanError`` when one of the files of a query is younger than ``idle_ns``: then it may be running."""
+    """Raise ``QueryRunsError`` when one of the files of a query is younger than ``idle_ns``: then it may be running."""
     newest = max(files, key=lambda each: each.mtime_ns)
     silent_ns = now_ns - newest.mtime_ns
     if silent_ns < idle_ns:
-        raise PlanError(
+        raise QueryRunsError(
             f"{shown(newest.name)} was written {max(0, silent_ns) // _SECOND_NS} s ago: the query seems to run; stop it and "
             f"wait until nothing was written for {idle_ns // _SECOND_NS} s (or say --idle 0 if it has surely ended)"
         )
