@@ -113,9 +113,9 @@ class Hdfs:
 
     def _ask(self, method: str, name: str, query: str, data: bytes = b"") -> httpx.Response:
         url = f"http://127.0.0.1:{self.http_port}/webhdfs/v1{self.path(name)}?{query}&user.name={getpass.getuser()}"
-        answer = httpx.request(method, url, timeout=60)
+        answer = httpx.request(method, url, timeout=_START_SECONDS)
         if answer.has_redirect_location:
-            answer = httpx.request(method, answer.headers["location"], content=data, timeout=60)
+            answer = httpx.request(method, answer.headers["location"], content=data, timeout=_START_SECONDS)
         return answer.raise_for_status()
 
     def put(self, key: str, data: bytes) -> None:
