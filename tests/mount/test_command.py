@@ -380,8 +380,10 @@ def test_a_store_that_can_not_be_made_is_named_not_its_log(workspace: Path) -> N
     place.mkdir()
     urls = [f"--{zone}=file://{workspace}/remote/{zone}" for zone in ("checkpoints", "blobs")]
     options = [place, *urls, "--socket", workspace / "control.sock"]
-    said = holdfast("mount", "--store", "/proc/holdfast", *options, status=1)
-    assert said.startswith("holdfast: store.directory (option): can't make /proc/holdfast and the log"), said
+    (workspace / "file").touch()
+    below_file = workspace / "file" / "store"
+    said = holdfast("mount", "--store", below_file, *options, status=1)
+    assert said.startswith(f"holdfast: the store directory {below_file} can't be used: Not a directory"), said
     (workspace / "store").mkdir()
     (workspace / "store.log").mkdir()
     said = holdfast("mount", "--store", workspace / "store", *options, status=1)
