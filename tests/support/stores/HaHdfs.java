@@ -53,7 +53,7 @@ public class HaHdfs {
                     if (active >= 0) {
                         cluster.transitionToStandby(active);
                     }
-                    cluster.transitionToActive(one);
+                    makeActive(cluster, one);
                     active = one;
                     break;
                 case "observer":
@@ -67,7 +67,7 @@ public class HaHdfs {
                             cluster.transitionToStandby(each);
                         }
                     }
-                    cluster.transitionToActive(one);
+                    makeActive(cluster, one);
                     active = one;
                     break;
                 case "stop":
@@ -83,5 +83,14 @@ public class HaHdfs {
             System.out.println("DONE " + line);
         }
         System.exit(0);
+    }
+
+    /** Makes a namenode active; returns when the datanode has reported to it what it has. */
+    private static void makeActive(MiniDFSCluster cluster, int one) throws Exception {
+        cluster.transitionToActive(one);
+        cluster.waitActive(one);
+        while (!cluster.isNameNodeUp(one)) { // in safe mode
+            Thread.sleep(10);
+        }
     }
 }
