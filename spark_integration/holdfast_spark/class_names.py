@@ -25,6 +25,7 @@ _KEPT_SECONDS = 86_400.0
 """The age from which on the names are written again: the job and its libraries may have changed."""
 _OF_CONNECT = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_CONNECT_MODE", "SPARK_API_MODE")
 _KEYS_OF_CONNECT = ("spark.remote", "spark.api.mode")
+_NOT_CONNECT = ("", "0", "classic")
 _log = logging.getLogger("holdfast.class_names")
 
 
@@ -39,10 +40,12 @@ def load_known_classes(local: Path, options: Mapping[str, object]) -> None:
     The JVM is started for that, as the session would have done. Raises what PySpark does if there can't be one.
     """
     names = names_path(local)
-    if not names.exists() or _is_elsewhere(options):
+    if not os.path.exists(names) or _is_elsewhere(options):  # Path.exists raises where one may not look
         return
-    from pyspark import SparkConf, SparkContext  # workers' environments may lack it
-
+    try:
+        from pyspark import SparkConf, SparkContext
+    except ImportError:  # pyspark-client has no JVM
+        return
     conf = SparkConf()
     for key, value in options.items():
         conf.set(key, value)  # type: ignore[arg-type]  # as PySpark does itself
@@ -55,7 +58,8 @@ def load_known_classes(local: Path, options: Mapping[str, object]) -> None:
 
 def _is_elsewhere(options: Mapping[str, object]) -> bool:
     """Say whether the session may be a client of Spark Connect, which has no JVM of its own."""
-    return any(name in os.environ for name in _OF_CONNECT) or any(key in options for key in _KEYS_OF_CONNECT)
+    values = [*(os.environ.get(name, "") for name in _OF_CONNECT), *(str(options.get(key, "")) for key in _KEYS_OF_CONNECT)]
+    return any(value.lower() not in _NOT_CONNECT for value in values)
 
 
 def keep_class_names(spark: SparkSession, local: Path) -> None:
@@ -70,6 +74,8 @@ def _are_new(names: Path) -> bool:
         return 0 <= time.time() - names.stat().st_mtime < _KEPT_SECONDS
     except FileNotFoundError:
         return False
+    except OSError:  # a directory that can't be looked into can't be written to either
+        return True
 
 
 def _write(names: Path) -> None:

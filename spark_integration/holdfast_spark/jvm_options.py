@@ -8,9 +8,9 @@ the job, its properties or the environment say anything about the same, it is th
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+
+from holdfast_spark.spark_defaults import spark_defaults
 
 JVM_OPTIONS_KEY = "spark.driver.extraJavaOptions"
 _DEFAULT_OPTIONS_KEY = "spark.driver.defaultJavaOptions"
@@ -20,10 +20,10 @@ _CLASSES = ("-XX:MetaspaceSize=256m",)
 _HEAP = ("-XX:NewSize=128m", "-XX:InitialRAMPercentage=12.5")
 """The second is a share of the machine's or the container's memory, and no more than ``spark.driver.memory``. A heap takes
 memory when it is written to, not before; Spark refuses drivers with less than 450 MB of it."""
-_PROPERTY = re.compile(r"^[ \t]*([^#!\s=:][^\s=:]*)[ \t]*[ \t=:][ \t]*(.*?)[ \t]*$", re.MULTILINE)
-"""A line of a properties file."""
 _CHOICES_OF_CLASSES = ("MetaspaceSize",)
-_CHOICES_OF_HEAP = ("-Xm", "GC", "HeapSize", "NewSize", "NewRatio", "RAM")
+_CHOICES_OF_HEAP = ("-Xm", "GC", "HeapSize", "NewSize", "NewRatio", "RAM", "PreTouch", "LargePages")
+_OTHER_OPTIONS = ("SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")
+"""The environment's options for drivers, in which a job may choose too."""
 
 
 def with_short_start(settings: Mapping[str, str], given: Mapping[str, object]) -> dict[str, str]:
@@ -31,9 +31,10 @@ def with_short_start(settings: Mapping[str, str], given: Mapping[str, object]) -
 
     ``given`` are the settings of the job so far; those of ``spark-defaults.conf`` are read.
     """
-    known = {**_defaults(), **given}
+    known = {**spark_defaults(), **given}
     own = str(known.get(JVM_OPTIONS_KEY, ""))
-    chosen = " ".join([own, str(known.get(_DEFAULT_OPTIONS_KEY, "")), *(os.environ.get(name, "") for name in OF_ALL_JVMS)])
+    of_environment = (os.environ.get(name, "") for name in (*OF_ALL_JVMS, *_OTHER_OPTIONS))
+    chosen = " ".join([own, str(known.get(_DEFAULT_OPTIONS_KEY, "")), *of_environment])
     ours = [
         *(_CLASSES if not _any_of(_CHOICES_OF_CLASSES, chosen) else ()),
         *(_HEAP if not _any_of(_CHOICES_OF_HEAP, chosen) else ()),
@@ -43,15 +44,3 @@ def with_short_start(settings: Mapping[str, str], given: Mapping[str, object]) -
 
 def _any_of(words: Iterable[str], text: str) -> bool:
     return any(word in text for word in words)
-
-
-def _defaults() -> dict[str, str]:
-    """Return the settings of ``spark-defaults.conf``, where Spark looks for it."""
-    import pyspark  # workers' environments may lack it
-
-    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
-    directory = os.environ.get("SPARK_CONF_DIR") or f"{home}/conf"
-    try:
-        return dict(_PROPERTY.findall(Path(directory, "spark-defaults.conf").read_text()))
-    except OSError:
-        return {}

@@ -19,7 +19,11 @@ from holdfast.mount import mountpoint
 from holdfast.preflight import start_checks
 from holdfast.remote import RemoteStore, directory_of
 from holdfast.remote.redaction import public_url
+from holdfast.remote.store_options import ENDPOINTS, plain_name
 from holdfast.store import disk_space
+
+_ADDRESSES = {*ENDPOINTS, "config_dir", "host", "hostname", "namenodes", "port"}
+"""The options of a store, without prefix, that say where it is."""
 
 
 def checks(
@@ -132,7 +136,9 @@ def _remote(
 
 def _leaves_to_environment(section: ZoneSection) -> bool:
     """Say whether address and credentials of a store come from variables, which a daemon may have and a shell not."""
-    return not any(option == "endpoint" or is_secret((option,)) for option in section.options)
+    given = {plain_name(option) for option in section.options}
+    has_password = "@" in section.url.partition("://")[2].partition("/")[0]
+    return not has_password and not given & _ADDRESSES and not any(is_secret((option,)) for option in section.options)
 
 
 def _not_configured(settings: Config) -> Iterator[Finding]:

@@ -41,7 +41,8 @@ _OF_THE_CLIENT = dict.fromkeys(
 }  # fmt: skip
 """obstore's options of HTTP, which are no options of a store: given as such, they end it with a panic."""
 _PREFIXES = ("aws_", "azure_storage_", "azure_", "google_")
-_ENDPOINTS = ("endpoint", "endpoint_url", "endpoint_url_s3", "base_url")
+ENDPOINTS = ("endpoint", "endpoint_url", "endpoint_url_s3", "base_url")
+"""The options, without prefix, with the address of a store's server."""
 _NAMED = 6
 
 
@@ -62,7 +63,7 @@ def check_none(scheme: str, options: Mapping[str, Any]) -> None:
 def check_endpoint(settings: Mapping[str, Any]) -> None:
     """Raise ``StoreOptionError`` for an endpoint to which no request can be made."""
     for name, value in settings.items():
-        if value and plain_name(name) in _ENDPOINTS and not _is_web_address(str(value)):
+        if value and plain_name(name) in ENDPOINTS and not _is_web_address(str(value)):
             raise StoreOptionError(
                 name, f"{name}: {value!r} is no address of a server; write https://host or http://host:port"
             )

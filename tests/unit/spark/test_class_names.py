@@ -101,8 +101,26 @@ def test_a_client_of_spark_connect_has_no_jvm(
     names_path(local).write_text("java.lang.String\n")
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setattr("pyspark.SparkContext._ensure_initialized", lambda **_: pytest.fail("a JVM was started"))
     load_known_classes(local, options)
+
+
+def test_pyspark_without_a_jvm_has_no_classes_to_load(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names_path(local).write_text("java.lang.String\n")
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    load_known_classes(local, {})
+
+
+@pytest.mark.parametrize(("name", "value"), [("SPARK_API_MODE", "classic"), ("SPARK_CONNECT_MODE", "0")])
+def test_a_session_that_is_not_connects_has_a_jvm(
+    local: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    names_path(local).write_text("java.lang.String\n")
+    monkeypatch.setenv(name, value)
+    started: list[object] = []
+    monkeypatch.setattr("pyspark.SparkContext._ensure_initialized", lambda **given: started.append(given))
+    load_known_classes(local, {})
+    assert len(started) == 1
 
 
 @pytest.mark.parametrize(("age_seconds", "is_written"), [(None, True), (60, False), (90_000, True), (-60, True)])

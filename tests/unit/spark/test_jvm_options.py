@@ -19,7 +19,7 @@ HEAP = "-XX:NewSize=128m -XX:InitialRAMPercentage=12.5"
 def nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Environment and properties that say nothing."""
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -58,14 +58,19 @@ def test_the_environment_counts(monkeypatch: pytest.MonkeyPatch, name: str) -> N
     assert options() == ""
 
 
-@pytest.mark.parametrize("between", [" ", "=", " : ", "\t"])
-def test_a_properties_file_counts_and_the_job_comes_before_it(tmp_path: Path, between: str) -> None:
-    lines = [
-        "# comment",
-        f"  {JVM_OPTIONS_KEY}{between}-Dfrom.file=a=b -Xmn64m ",
-        "spark.empty",
-        f"#{JVM_OPTIONS_KEY} -Xms9g",
-    ]
-    (tmp_path / "spark-defaults.conf").write_text("\n".join(lines) + "\n")
+@pytest.mark.parametrize("name", ["SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS"])
+def test_what_is_given_to_spark_submit_counts(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "--conf spark.driver.defaultJavaOptions=-XX:+AlwaysPreTouch pyspark-shell")
+    assert options() == CLASSES
+
+
+def test_the_properties_file_counts_and_the_job_comes_before_it(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(f"# comment\n  {JVM_OPTIONS_KEY} -Dfrom.file=a=b -Xmn64m \n")
     assert options() == f"{CLASSES} -Dfrom.file=a=b -Xmn64m"
     assert options({JVM_OPTIONS_KEY: "-Dfrom.job=1"}) == f"{CLASSES} {HEAP} -Dfrom.job=1"
+
+
+def test_another_properties_file_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(f"{JVM_OPTIONS_KEY} -Xmn64m\n")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--properties-file /job.conf pyspark-shell")
+    assert options() == f"{CLASSES} {HEAP}"

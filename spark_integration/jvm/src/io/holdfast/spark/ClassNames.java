@@ -22,6 +22,9 @@ import javax.management.ObjectName;
  */
 public final class ClassNames {
     private static final String DIAGNOSTICS = "com.sun.management:type=DiagnosticCommand";
+    /** The names of many times as many classes as a driver has. */
+    private static final long MOST_BYTES = 16 << 20;
+
     private static final String HIERARCHY = "vmClassHierarchy";
     /** A line of the hierarchy: depth, name, and loader; a class without a name that can be looked up has another slash. */
     private static final Pattern LINE = Pattern.compile("[| ]*--([^/ ]+)/[^/ ]+(?: .*)?");
@@ -66,6 +69,9 @@ public final class ClassNames {
     private static void loadAll(Path file) {
         List<String> names;
         try {
+            if (Files.size(file) > MOST_BYTES) {
+                return;
+            }
             names = Files.readAllLines(file);
         } catch (IOException | RuntimeException problem) {
             return; // as when there is none yet
