@@ -8,8 +8,6 @@
 
 from __future__ import annotations
 
-import math
-
 import lmdb
 
 from holdfast.digest import digest_of
@@ -74,21 +72,15 @@ class NameMarks:
                 is_there = cursor.next()
         return [hidden for hidden in found if hidden.startswith(prefix)]
 
-    def uncover_below(self, path: bytes, most: int | None = None) -> bool:
-        """Show what the store has below ``path`` again: all of it, or ``most`` names; say whether there may be more.
-
-        Ten thousand take 4 ms.
-        """
+    def uncover_below(self, path: bytes) -> None:
+        """Show everything that the store has below ``path`` again."""
         prefix = path + b"/"
         start = prefix[:_CUT_BYTES]
         with writing(self._environment, self._whiteouts) as transaction:
             cursor = transaction.cursor()
-            found, left = cursor.set_range(start), math.inf if most is None else most
-            while found and left and cursor.key().startswith(start):
-                is_below = cursor.value().startswith(prefix)
-                found = cursor.delete() if is_below else cursor.next()
-                left -= is_below
-        return not left
+            found = cursor.set_range(start)
+            while found and cursor.key().startswith(start):
+                found = cursor.delete() if cursor.value().startswith(prefix) else cursor.next()
 
     def mark_deleted(self, version: CachedName) -> None:
         """Record that this version of an object is to be deleted in the store."""

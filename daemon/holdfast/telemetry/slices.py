@@ -7,7 +7,7 @@ import time
 import trio
 
 SLICE_SECONDS = 0.01
-"""The time that others wait at most, and a piece of the work more."""
+"""The time that others wait at most, apart from the piece of work that is under way then."""
 
 
 class Slices:

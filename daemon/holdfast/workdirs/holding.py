@@ -131,6 +131,10 @@ class Holding:
                 self._watched.pop(process).cancel()
                 self._paths.pop(process, None)
 
+    def forget(self, path: bytes, record: WorkdirRecord) -> None:
+        """Forget a directory that is gone, whoever has got it."""
+        self._paths.get(process_of(record), set()).discard(path)
+
     def _watch(self, process: Process, path: bytes) -> None:
         """Wait for the end of a process, with one task and one descriptor however many directories it holds."""
         assert self._nursery is not None, "the working directories are not being watched over"
@@ -154,14 +158,18 @@ class Holding:
         """Record for all directories of an ended process that it is gone; return the first errors."""
         problems, slices = [], Slices()
         async with self._noting:
-            for path in sorted(self._paths.get(process, ())):
-                await slices.pause()
+            paths, failed = self._paths.get(process, set()), set()
+            while paths:  # another one may come while others have their turn
+                path = paths.pop()
                 record = self.records.get(path)
                 try:
                     if record is not None and process_of(record) == process:
                         self.holder_gone(path, record)
                 except TRANSIENT as problem:
                     problems.append(f"{os.fsdecode(path)}: {problem}")
+                    failed.add(path)
+                await slices.pause()
+            paths |= failed
         return problems[:_TOLD_AT_ONCE]
 
     def _lease_is_open(self, path: bytes) -> bool:

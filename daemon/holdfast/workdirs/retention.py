@@ -113,6 +113,9 @@ class Retention:
 
     def _discard(self, path: bytes) -> None:
         """Forget a directory that is gone."""
+        record = self.records.get(path)
+        if record is not None:
+            self.holding.forget(path, record)
         self.records.discard(path)
         self._not_removed.discard(path)
 

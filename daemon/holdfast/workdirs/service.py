@@ -132,7 +132,6 @@ class Workdirs:
             held = self._describe(path, self._holding.hold(path, name, holder))
             self._new.set()
             self._wake()
-            await self._tree.uncover(path)
         if not await self._tree.invalidate_kernel(path):
             raise DirectoryBusyError(f"a process holds the lock of {os.fsdecode(path)}: end what hangs there, and try again")
         return held

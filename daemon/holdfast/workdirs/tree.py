@@ -20,8 +20,6 @@ from holdfast.zones import SKELETON, VOLATILE, WorkdirName, ZoneKind, is_at_or_b
 _MAKE_LEASE = os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_PASSES = 10
 _IN_ONE_GO = 100
-_UNCOVERED_AT_ONCE = 5000
-"""The number of names that are shown again in one step of the event loop: two milliseconds."""
 _SMALL_BYTES = 64 * 1024
 """The size of a directory that is looked into in order to leave it alone if it is empty."""
 _OPEN_LEASE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -57,8 +55,6 @@ class WorkdirTree:
         self._pending: list[_StaleName] = []
         self._half_trashed: list[Node] = []
         """Files with one name in the trash and another in the tree."""
-        self._to_uncover: set[bytes] = set()
-        """The paths of directories that were removed, below which names are hidden yet."""
         self._has_removed = False
         """True if directories were removed in this step, and names in them are not forgotten yet."""
 
@@ -81,7 +77,6 @@ class WorkdirTree:
 
         Raises ``OSError``; the next call continues.
         """
-        await self._uncover_removed()
         count = len(self._half_trashed)
         await trio.to_thread.run_sync(self._trash.empty, self._hot.inodes())
         for failure in self._trash.take_failures():
@@ -101,9 +96,9 @@ class WorkdirTree:
     def prepare(self, path: bytes, owner: tuple[int, int], *, is_found: bool = True) -> None:
         """Create the directory at ``path`` and its skeleton if missing; empty the volatile parts.
 
-        If it is found, ``uncover`` it then. ``owner`` (uid, gid) gets new directories if the daemon runs as root. Raises
-        ``ForeignWorkdirError`` if there is a directory that is not its own (``ownership``), unless the owner has made it
-        just now (``is_found`` is false), or something that is no directory; and ``OSError``.
+        ``owner`` (uid, gid) gets new directories if the daemon runs as root. Raises ``ForeignWorkdirError`` if there is a
+        directory that is not its own (``ownership``), unless the owner has made it just now (``is_found`` is false), or
+        something that is no directory; and ``OSError``.
         """
         base, _, name = path.rpartition(b"/")
         base_fd = self._tree.open_directory(base)
@@ -130,25 +125,7 @@ class WorkdirTree:
                 self._make_lease(path, fd)
         finally:
             os.close(fd)
-        self._to_uncover.discard(path)
-        if not is_found:
-            self._marks.uncover_below(
-                path
-            )  # nearly always nothing: what was there before was removed, and uncovered after that
-
-    async def uncover(self, path: bytes) -> None:
-        """Show the names that an earlier holder of the directory at ``path`` has deleted. Can't be cancelled."""
-        with trio.CancelScope(shield=True):
-            while self._marks.uncover_below(path, _UNCOVERED_AT_ONCE):
-                await trio.lowlevel.checkpoint()
-
-    async def _uncover_removed(self) -> None:
-        """Forget which names were deleted in directories that were removed, unless there are new ones in their place."""
-        while self._to_uncover:
-            path = self._to_uncover.pop()
-            if self._marks.uncover_below(path, _UNCOVERED_AT_ONCE):
-                self._to_uncover.add(path)
-            await trio.lowlevel.checkpoint()
+        self._marks.uncover_below(path)
 
     async def adopt(self, path: bytes, owner: tuple[int, int]) -> None:
         """Give the directory at ``path``, if there is one, to ``owner`` (uid, gid), whoever has it.
@@ -213,13 +190,13 @@ class WorkdirTree:
             self._move_to_trash(base_fd, base, name)
         finally:
             os.close(base_fd)
-        self._to_uncover.add(path)
+        self._marks.uncover_below(path)
 
     def gone(self, path: bytes) -> None:
         """Note that the directory at ``path`` was gone at the start, and the kernel may know it from an earlier daemon."""
         base, _, name = path.rpartition(b"/")
         self._pending.append(_StaleName(path, self._nodes.id_of(self._tree.inode(base)), name))
-        self._to_uncover.add(path)
+        self._marks.uncover_below(path)
 
     def drop(self, path: bytes) -> None:
         """Remove this node's file at ``path``. It stays readable while open; a store that has it is the fallback."""

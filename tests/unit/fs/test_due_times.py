@@ -46,3 +46,15 @@ def test_a_path_that_was_removed_comes_back_at_its_new_time_alone() -> None:
     assert due.take(2.0, 10) == []
     assert due.take(3.0, 10) == [b"a"]
     assert due.take(9.0, 10) == []
+
+
+def test_many_removed_paths_are_passed_over_in_portions() -> None:
+    due = DueTimes()
+    for number in range(2500):
+        due.put(b"removed %d" % number, number / 2500)
+        due.discard(b"removed %d" % number)
+    due.put(b"left", 9.0)
+    assert due.take(1.0, 10) == [], "the first thousand"
+    assert due.next() < 1.0, "the second: whoever waits until then looks again"
+    assert due.next() == 9.0
+    assert due.take(9.0, 10) == [b"left"]

@@ -288,16 +288,6 @@ def test_whiteouts_below_a_directory_go_together(marks: NameMarks) -> None:
     assert [path for path in below + beside if marks.is_whited_out(path)] == beside
 
 
-def test_whiteouts_below_a_directory_go_in_portions(marks: NameMarks) -> None:
-    below = [b"work/tm_1/%d" % number for number in range(5)]
-    for path in [b"work/tm_0/z", *below, b"work/tm_2"]:
-        marks.white_out(path)
-    assert [marks.uncover_below(b"work/tm_1", 2) for _ in range(3)] == [True, True, False]
-    assert marks.whited_out_below(b"work/tm_1") == []
-    assert marks.is_whited_out(b"work/tm_0/z")
-    assert marks.is_whited_out(b"work/tm_2")
-
-
 @pytest.mark.parametrize("length", [400, 463, 464, 465, 479, 480, 481, 511, 512, 1000, 4000])
 def test_whiteouts_below_a_long_path_go_together(marks: NameMarks, length: int) -> None:
     directory = (b"d/" * 2000)[: length - 1] + b"e"

@@ -149,12 +149,9 @@ class Operations(pyfuse3.Operations):
         ctx: RequestContext,
     ) -> None:
         source, target, attempt = self._node(parent_inode_old), self._node(parent_inode_new), self._attempt()
-        rename = self._resume(
-            partial(self._files.renaming.rename, source, name_old, target, name_new, flags, _caller(ctx), attempt)
-        )
         async with self._turns.names.of(ctx.uid):
             await self._room(target).keep_spare()
-            await rename()
+            await self._files.renaming.rename(source, name_old, target, name_new, flags, _caller(ctx), attempt)
 
     @replies
     async def readlink(self, inode: int, ctx: RequestContext) -> bytes:

@@ -117,8 +117,8 @@ class HotFiles:
     async def settle(self, inode: FileId) -> None:
         """Return when the lock of the file was free a moment ago. Raises ``FileBusyError``.
 
-        That is at once if the file is not hot, and no thread of the daemon writes to it. None begins to before the event
-        loop has gone through the step in which this returns.
+        That is at once if the file is not hot and no thread of the daemon writes to it. No thread begins such a write before
+        the caller's step has ended.
         """
         hot = self.of(inode)
         if hot is not None:

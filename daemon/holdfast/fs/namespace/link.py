@@ -56,7 +56,7 @@ class Linking:
         if caller.uid not in (0, before.st_uid) and not attempt.resent:
             self._check_strangers_link(node, new)
         hot = self._hot.of_node(node, node.backing)
-        if hot is not None:
+        if hot is not None or self._hot.is_written(node.backing):
             await self._hot.settle(node.backing)
             before = self._stat(node)
         if new.sends:

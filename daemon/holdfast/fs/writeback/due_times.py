@@ -8,6 +8,8 @@ from __future__ import annotations
 import heapq
 import math
 
+_PASSED_OVER_AT_ONCE = 1000
+
 
 class DueTimes:
     """A time for each path that waits for it. No method but ``take`` costs more with a million paths than with a few."""
@@ -33,19 +35,25 @@ class DueTimes:
         self._times.pop(path, None)
 
     def next(self) -> float:
-        """Return the time at which the next path is due; infinity if there is none."""
-        while self._by_time:
-            time, path = self._by_time[0]
-            if self._times.get(path) == time:
-                return time
+        """Return the time at which the next path is due, or one before it; infinity if there is none."""
+        for _ in range(_PASSED_OVER_AT_ONCE):
+            if not self._by_time or self._is_at_top():
+                break
             heapq.heappop(self._by_time)
-        return math.inf
+        return self._by_time[0][0] if self._by_time else math.inf
 
     def take(self, now: float, most: int) -> list[bytes]:
         """Remove and return up to ``most`` paths that are due, in the order of their times."""
         taken: list[bytes] = []
         while len(taken) < most and self.next() <= now:
+            if not self._is_at_top():
+                break  # there are more to be passed over
             _, path = heapq.heappop(self._by_time)
             del self._times[path]
             taken.append(path)
         return taken
+
+    def _is_at_top(self) -> bool:
+        """Say whether the top of the heap is still the time of its path."""
+        time, path = self._by_time[0]
+        return self._times.get(path) == time
