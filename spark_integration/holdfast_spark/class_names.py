@@ -2,8 +2,8 @@
 
 A driver that starts again reads, checks and links some 20,000 classes of Java and Spark, a third of them in its first batch.
 Those of an earlier driver are loaded by a thread of the JVM (``ClassNames`` in the jar) from the moment when there is one,
-while Spark starts in another. Nothing is initialized, and a name that is wrong is passed over: the file can do no harm. What
-fails here is logged (``holdfast.class_names``), and the driver starts as it would without.
+while Spark starts in another. Nothing is initialized, and a name that is wrong is passed over. What fails here is logged
+(``holdfast.class_names``), and the driver starts as it would without.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 By itself a JVM begins with a heap of a 64th of the memory, of which a twentieth is young, and looks for classes to unload
 when 21, 35 and 58 MB of them are loaded. A driver then stands still dozens of times before its first batch is done. Where
-the job, its properties or the environment say anything about the same, it is theirs to decide.
+the job, ``spark-defaults.conf`` or the environment say anything about the same, it is theirs to decide.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class By(enum.StrEnum):
 
 
 def top(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """Show live what goes on: operations and transfers.
+    """Show operations and transfers live.
 
     Which operations run, how long they take, who causes them, and what is transferred. The key h tells the others.
     With --json, it prints what 'holdfast stats --json' prints.
