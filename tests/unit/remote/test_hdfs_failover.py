@@ -83,7 +83,7 @@ def test_a_large_object_is_written_and_read_across_a_failover(ha_hdfs: HaHdfs) -
         ha_hdfs.tell("active 1")
         has_failed_over.set()
 
-    helper = threading.Thread(target=fail_over)
+    helper = threading.Thread(target=fail_over, daemon=True)  # or a write that fails keeps the whole run from ending
     helper.start()
     written = store.write("large", Body(32 * MIB), {"digest": "x"}, create_only=True)
     helper.join()
