@@ -137,8 +137,9 @@ def _remote(
 def _leaves_to_environment(section: ZoneSection) -> bool:
     """Say whether address and credentials of a store come from variables, which a daemon may have and a shell not."""
     given = {plain_name(option) for option in section.options}
-    has_password = "@" in section.url.partition("://")[2].partition("/")[0]
-    return not has_password and not given & _ADDRESSES and not any(is_secret((option,)) for option in section.options)
+    if given & _ADDRESSES or public_url(section.url) != section.url:
+        return False
+    return not any(is_secret((option,)) for option in section.options)
 
 
 def _not_configured(settings: Config) -> Iterator[Finding]:
