@@ -53,7 +53,7 @@ class MountpointError(HoldfastError, code="mountpoint"):
 
 
 class UnusableMountpointError(MountpointError, code="mountpoint-unusable", errno=_errno.EINVAL):
-    """What was named can't be a mountpoint: nothing was named, it is no directory, or not an empty one."""
+    """The named path can't be a mountpoint: it is empty, no directory, or a directory that is not empty."""
 
 
 class NotMountedError(MountpointError, code="not-mounted", errno=_errno.ENOENT):

@@ -1,4 +1,4 @@
-"""What is done once a session's queries have done some batches, and have loaded what a batch needs."""
+"""Work that waits until the queries of a session have done some batches, and the JVM has loaded what a batch needs."""
 
 from __future__ import annotations
 

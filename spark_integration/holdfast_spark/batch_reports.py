@@ -11,6 +11,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import BatchReport
 from holdfast_spark.batch_queue import BatchQueue
+from holdfast_spark.connect import has_jvm
 from holdfast_spark.listening import listen
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def report_batches(spark: SparkSession, socket: Path | str) -> None:
 
     Not with Spark Connect, where the driver is elsewhere.
     """
-    if not hasattr(spark, "_jsparkSession"):
+    if not has_jvm(spark):
         return
 
     def send(report: BatchReport) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast_spark.after_batches import after_batches
+from holdfast_spark.connect import has_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +66,7 @@ def _is_elsewhere(options: Mapping[str, object]) -> bool:
 def keep_class_names(spark: SparkSession, local: Path) -> None:
     """Have the names written once some batches are done, unless they have been written in the last day."""
     names = names_path(local)
-    if hasattr(spark, "_jsparkSession") and not _are_new(names):  # otherwise Spark Connect: the JVM is elsewhere
+    if has_jvm(spark) and not _are_new(names):
         after_batches(spark, lambda: _write(names))
 
 

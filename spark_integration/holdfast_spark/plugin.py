@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast_spark.connect import has_jvm
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -14,4 +16,4 @@ _IS_HERE = "spark.holdfast.plugin"
 
 def plugin_works(spark: SparkSession) -> bool:
     """Say whether the plugin places and reports the queries of this session: it came before Python did."""
-    return hasattr(spark, "_jsparkSession") and bool(spark.sparkContext.getConf().get(_IS_HERE))
+    return has_jvm(spark) and bool(spark.sparkContext.getConf().get(_IS_HERE))

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from holdfast_spark.connect import has_jvm
 from holdfast_spark.listening import listen
 from holdfast_spark.second_driver_errors import SecondDriverErrors
 
@@ -23,8 +24,8 @@ _ExceptionHook = Callable[[type[BaseException], BaseException, TracebackType | N
 
 def explain_second_drivers(spark: SparkSession) -> None:
     """Write the sentence to stderr when a query of this session has ended that way, or the program with its error."""
-    if not hasattr(spark, "_jsparkSession"):
-        return  # Spark Connect: the listener would run in another process
+    if not has_jvm(spark):
+        return  # the listener would run in another process
     errors = SecondDriverErrors(sys.stderr)
     listen(spark, SecondDriverListener(errors))
     sys.excepthook = partial(_after, sys.excepthook, errors)

@@ -77,7 +77,7 @@ class Job:
     place: Place
     arrived: int = 0
     start_milliseconds: float = 0.0
-    """How long the last ``start`` has taken."""
+    """The duration of the last ``start``."""
     process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:

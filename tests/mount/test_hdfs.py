@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node, settle, wait_until
 from tests.support.stores.hdfs import Hdfs
-from tests.support.stores.two_nodes import two_nodes
+from tests.support.stores.two_nodes import create_once, two_nodes, winner
 
 CONTENT = b"0123456789" * 30_000
 
@@ -66,19 +66,8 @@ def test_two_nodes_over_hdfs(nodes: list[Node], place: Hdfs) -> None:
 
 def _race(paths: list[Path]) -> None:
     """Create one write-once name on both nodes: one is told EEXIST, and both read the other's bytes."""
-
-    def create(path: Path) -> bool:
-        try:
-            with path.open("xb") as file:
-                file.write(str(path).encode())
-        except FileExistsError:
-            return False
-        return True
-
     with ThreadPoolExecutor(2) as threads:
-        won = list(threads.map(create, paths))
-    assert won.count(True) == 1
-    assert [path.read_bytes() for path in paths] == [str(paths[won.index(True)]).encode()] * 2
+        winner(paths, list(threads.map(create_once, paths)))
 
 
 def test_what_was_changed_in_hdfs_is_not_read(nodes: list[Node], place: Hdfs) -> None:

@@ -211,16 +211,22 @@ def test_a_time_that_a_user_sets_stays_as_long_as_the_copy(node: Node) -> None:
     assert mtime(node.checkpoints / "cp") // SECOND > 10**9
 
 
-@pytest.mark.promise("mtime")
-def test_vim_saves_twice_without_a_warning(node: Node) -> None:
-    vim = shutil.which("vim") or shutil.which("vim.basic")
-    if vim is None:
+@pytest.fixture
+def vim() -> list[str]:
+    """The command of a vim without a terminal and anybody's settings."""
+    program = shutil.which("vim") or shutil.which("vim.basic")
+    if program is None:
         pytest.skip("there is no vim")
+    return [program, "-N", "-u", "NONE", "-i", "NONE", "-es"]
+
+
+@pytest.mark.promise("mtime")
+def test_vim_saves_twice_without_a_warning(node: Node, vim: list[str]) -> None:
     path = node.checkpoints / "notes.txt"
     path.write_text("one\n")
     commands = ["normal otwo", "write", "call system('ls -l')", "normal othree", "write", "quit"]
     done = subprocess.run(
-        [vim, "-N", "-u", "NONE", "-i", "NONE", "-es", *(f"+{command}" for command in commands), path],
+        [*vim, *(f"+{command}" for command in commands), path],
         cwd=node.checkpoints,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -232,16 +238,13 @@ def test_vim_saves_twice_without_a_warning(node: Node) -> None:
 
 
 @pytest.mark.promise("mtime")
-def test_vim_saves_what_another_vim_saved_a_moment_ago(node: Node) -> None:
+def test_vim_saves_what_another_vim_saved_a_moment_ago(node: Node, vim: list[str]) -> None:
     """Vim sets the mode of a file that it writes in place, once it is synced and before its close."""
-    vim = shutil.which("vim") or shutil.which("vim.basic")
-    if vim is None:
-        pytest.skip("there is no vim")
     path = node.checkpoints / "notes.txt"
     path.write_text("one\n")
     for word in ("two", "three", "four"):
-        command = [vim, "-N", "-u", "NONE", "-i", "NONE", "-es", "+set backupcopy=yes", f"+normal Go{word}", "+wq"]
-        subprocess.run([*command, path], stdin=subprocess.DEVNULL, timeout=60, check=True)
+        commands = ["+set backupcopy=yes", f"+normal Go{word}", "+wq"]
+        subprocess.run([*vim, *commands, path], stdin=subprocess.DEVNULL, timeout=60, check=True)
     assert path.read_text() == "one\ntwo\nthree\nfour\n"
 
 

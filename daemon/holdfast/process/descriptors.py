@@ -1,4 +1,4 @@
-"""How many descriptors the daemon may have, and the kernel's table for them."""
+"""The limit of the daemon's descriptors, and the kernel's table for them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,6 @@ from holdfast.errors import (
     RemoteUnavailableError,
 )
 from holdfast.remote.hdfs_namenodes import Failure, Namenodes, failure_in, unanswered
-from holdfast.remote.hdfs_options import HdfsAccess
 from holdfast.remote.life_signs import sign_of_life
 from holdfast.remote.redaction import masked
 from holdfast.system.text import printable
@@ -60,14 +59,8 @@ class _Location(msgspec.Struct, rename="pascal"):
 class HdfsClient:
     """The servers of one HDFS. Safe to use from several threads; nothing is sent or loaded before the first request."""
 
-    def __init__(
-        self, access: HdfsAccess, secrets: frozenset[str], request_timeout_seconds: float, connect_timeout_seconds: float
-    ) -> None:
-        self._access = access
-        self._secrets = secrets
-        self._request_timeout_seconds = request_timeout_seconds
-        self._connect_timeout_seconds = connect_timeout_seconds
-        self._namenodes = Namenodes(access, secrets, request_timeout_seconds, connect_timeout_seconds)
+    def __init__(self, namenodes: Namenodes) -> None:
+        self._namenodes = namenodes
 
     def ask(self, what: str, method: str, path: str, op: str, answer: type[T] | None, **parameters: str) -> T:
         """Return the namenode's answer to an operation on ``path``.
@@ -122,7 +115,7 @@ class HdfsClient:
         return response
 
     def _connected(self, what: str, location: str) -> http.client.HTTPConnection:
-        options: dict[str, Any] = {"timeout": self._connect_timeout_seconds, "blocksize": _BUFFER_BYTES}
+        options: dict[str, Any] = {"timeout": self._namenodes.connect_timeout_seconds, "blocksize": _BUFFER_BYTES}
         server = ""
         try:
             parts = urlsplit(location)
@@ -137,7 +130,7 @@ class HdfsClient:
             connection.connect()
         except (OSError, ValueError, http.client.HTTPException) as problem:
             raise self._unanswered(f"{what}: datanode {server}", problem) from None
-        connection.sock.settimeout(self._request_timeout_seconds)
+        connection.sock.settimeout(self._namenodes.request_timeout_seconds)
         return connection
 
     def _exchange(
@@ -170,12 +163,12 @@ class HdfsClient:
             raise RemoteUnavailableError(f"{what}: the answer is not WebHDFS's: {problem}") from None
 
     def _unanswered(self, what: str, problem: Exception) -> RemoteUnavailableError:
-        return unanswered(what, problem, self._secrets)
+        return unanswered(what, problem, self._namenodes.secrets)
 
     def _translated(self, what: str, status: int, failure: Failure) -> HoldfastError:
         """Return the error for an answer that is one."""
         kind = failure.exception
-        said = printable(masked(failure.first_line, self._secrets))
+        said = printable(masked(failure.first_line, self._namenodes.secrets))
         text = f"{printable(what)}: {kind}: {said}"
         if kind in ("FileNotFoundException", "FileAlreadyExistsException"):
             return ObjectMissingError(text) if kind == "FileNotFoundException" else ObjectExistsError(text)
@@ -201,6 +194,6 @@ class HdfsClient:
 
     def _expired(self, text: str) -> HoldfastError:
         """Return the error for a token that has expired, or was cancelled: only the words differ."""
-        if self._access.token_file:
-            return RemoteUnavailableError(f"{text}; a new one in {self._access.token_file} is waited for")
+        if self._namenodes.access.token_file:
+            return RemoteUnavailableError(f"{text}; a new one in {self._namenodes.access.token_file} is waited for")
         return CredentialsExpiredError(f"{text}; it comes from the option token, which nothing renews")

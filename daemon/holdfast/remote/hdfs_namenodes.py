@@ -12,6 +12,7 @@ import ssl
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,19 +62,20 @@ class _FailedAnswer(msgspec.Struct, rename="pascal"):
     remote_exception: Failure
 
 
+@dataclass(eq=False)
 class Namenodes:
-    """The namenodes of one HDFS. Safe to use from several threads; nothing is sent or loaded before the first request."""
+    """The namenodes of one HDFS. Safe to use from several threads; nothing is sent or loaded before the first request.
 
-    def __init__(
-        self, access: HdfsAccess, secrets: frozenset[str], request_timeout_seconds: float, connect_timeout_seconds: float
-    ) -> None:
-        self._access = access
-        self._secrets = secrets
-        self._request_timeout_seconds = request_timeout_seconds
-        self._connect_timeout_seconds = connect_timeout_seconds
-        self._active = 0
-        self._believed = (0, 0.0)
-        """A namenode, and until when (monotonic) it is taken for the active one without being asked."""
+    ``secrets`` are not shown in messages.
+    """
+
+    access: HdfsAccess
+    secrets: frozenset[str]
+    request_timeout_seconds: float
+    connect_timeout_seconds: float
+    _active: int = field(default=0, init=False)
+    _believed: tuple[int, float] = field(default=(0, 0.0), init=False)
+    """A namenode, and until when (monotonic) it is taken for the active one without being asked."""
 
     def send(self, what: str, method: str, path: str, op: str, parameters: Mapping[str, str]) -> httpx.Response:
         """Return the answer of the namenode that is active, which may be an error about ``path``.
@@ -82,7 +84,7 @@ class Namenodes:
         request in their messages.
         """
         reasons: list[HoldfastError] = []
-        for _ in self._access.origins:
+        for _ in self.access.origins:
             sign_of_life()
             active = self._active
             answer = self._tried(what, active, method, path, op, parameters, reasons)
@@ -94,7 +96,7 @@ class Namenodes:
     @cached_property
     def trusted(self) -> ssl.SSLContext:
         """The certificates that are trusted with HTTPS."""
-        return ssl.create_default_context(cafile=self._access.ca_file or None)
+        return ssl.create_default_context(cafile=self.access.ca_file or None)
 
     def _tried(
         self,
@@ -119,7 +121,7 @@ class Namenodes:
             reasons.append(problem)
             return None
         except httpx.TransportError as problem:
-            reasons.append(unanswered(what, problem, self._secrets))
+            reasons.append(unanswered(what, problem, self.secrets))
             if isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout):
                 return None
             self._leave(number)
@@ -128,47 +130,47 @@ class Namenodes:
             return answer
         failure = failure_in(answer.status_code, answer.content)
         said = f"{_WHY.get(failure.exception, failure.exception)}: {failure.first_line}"
-        reasons.append(RemoteUnavailableError(printable(masked(f"{what}: {said}", self._secrets))))
+        reasons.append(RemoteUnavailableError(printable(masked(f"{what}: {said}", self.secrets))))
         return None
 
     def _is_believed(self, number: int) -> bool:
         believed, until = self._believed
-        return len(self._access.origins) == 1 or (believed == number and time.monotonic() < until)
+        return len(self.access.origins) == 1 or (believed == number and time.monotonic() < until)
 
     def _request(
         self, what: str, number: int, method: str, path: str, op: str, parameters: Mapping[str, str]
     ) -> httpx.Response:
         token = self._token(what)
-        identity = {"delegation": token} if token else {"user.name": self._access.user}
-        if self._access.kerberos:
+        identity = {"delegation": token} if token else {"user.name": self.access.user}
+        if self.access.kerberos:
             identity.pop("user.name", None)
         query = urlencode({"op": op, **parameters, **identity}, quote_via=quote)
-        return self._http.request(method, f"{self._access.origins[number]}/webhdfs/v1{quote(path)}?{query}")
+        return self._http.request(method, f"{self.access.origins[number]}/webhdfs/v1{quote(path)}?{query}")
 
     def _leave(self, number: int) -> None:
         if self._active == number:
-            self._active = (number + 1) % len(self._access.origins)
+            self._active = (number + 1) % len(self.access.origins)
         self._believed = (number, 0.0)
 
     def _token(self, what: str) -> str:
-        if not self._access.token_file:
-            return self._access.token
+        if not self.access.token_file:
+            return self.access.token
         try:
-            return Path(self._access.token_file).read_text("ascii").strip()
+            return Path(self.access.token_file).read_text("ascii").strip()
         except (OSError, UnicodeDecodeError) as problem:
-            raise RemoteUnavailableError(f"{printable(what)}: token_file {self._access.token_file}: {problem}") from None
+            raise RemoteUnavailableError(f"{printable(what)}: token_file {self.access.token_file}: {problem}") from None
 
     @cached_property
     def _http(self) -> httpx.Client:
         import httpx
 
         auth = None
-        if self._access.kerberos and not (self._access.token or self._access.token_file):
+        if self.access.kerberos and not (self.access.token or self.access.token_file):
             from holdfast.remote.hdfs_kerberos import Negotiate
 
             auth = Negotiate()
-        timeout = httpx.Timeout(self._request_timeout_seconds, connect=self._connect_timeout_seconds)
-        trusted = self.trusted if self._access.origins[0].startswith("https") else False
+        timeout = httpx.Timeout(self.request_timeout_seconds, connect=self.connect_timeout_seconds)
+        trusted = self.trusted if self.access.origins[0].startswith("https") else False
         client = httpx.Client(auth=auth, timeout=timeout, verify=trusted, trust_env=False)
         weakref.finalize(self, client.close)
         return client

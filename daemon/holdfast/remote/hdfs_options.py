@@ -33,7 +33,7 @@ _ADDRESS = re.compile(r"(?:[\w.-]+|\[[\da-f:.]+\])(?::(\d+))?", re.ASCII | re.IG
 _LAST_PORT = 2**16 - 1
 _VARIABLE = re.compile(r"\$\{([^${}\s]+)\}")
 _EXPANSIONS = 20
-"""How deep settings may refer to others: ``MAX_SUBST`` of Hadoop's ``Configuration``."""
+"""The limit of settings that refer to each other in a row: ``MAX_SUBST`` of Hadoop's ``Configuration``."""
 
 
 @dataclass(frozen=True, slots=True)

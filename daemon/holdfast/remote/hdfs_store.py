@@ -38,6 +38,7 @@ from holdfast.remote.contract import (
     storable_time_ns,
 )
 from holdfast.remote.hdfs_client import DeniedError, HdfsClient, HdfsIOError, NotDirectoryError
+from holdfast.remote.hdfs_namenodes import Namenodes
 from holdfast.remote.hdfs_options import hdfs_access
 from holdfast.remote.keys import (
     PRIVATE,
@@ -352,5 +353,5 @@ def open_hdfs(
             ssl.create_default_context(cafile=access.ca_file)
     except OSError as problem:
         raise StoreOptionError("ca_file", f"ca_file: {access.ca_file}: {problem}") from None
-    client = HdfsClient(access, secrets_of(url, options), request_timeout_seconds, connect_timeout_seconds)
+    client = HdfsClient(Namenodes(access, secrets_of(url, options), request_timeout_seconds, connect_timeout_seconds))
     return HdfsStore(public_url(url), client, access.directory)

@@ -42,7 +42,7 @@ class Retention:
         """Return the record of the directory at ``path``; None if it is gone: removing a directory releases it."""
         record = self.records.get(path)
         if record is not None and not self.tree.exists(path):
-            self._discard(path)
+            self._discard(path, record)
             return None
         return record
 
@@ -87,7 +87,7 @@ class Retention:
         """Remove a directory after its retention time; return when it must be checked again."""
         try:
             if not self.tree.exists(path):
-                self._discard(path)
+                self._discard(path, record)
                 return math.inf
             if (record.pid or record.volume) and not record.released_seconds:
                 return math.inf
@@ -99,23 +99,21 @@ class Retention:
             expires = record.released_seconds + self.retain_seconds(record.role)
             if expires > now:
                 return expires
-            self._remove(path)
+            self._remove(path, record)
         except Exception as problem:  # noqa: BLE001 whatever a user has made of his directory, it must not end the daemon
             self._tell_once(path, problem)
             return now + RETRY_SECONDS
         return math.inf
 
-    def _remove(self, path: bytes) -> None:
+    def _remove(self, path: bytes, record: WorkdirRecord) -> None:
         owner = self.tree.owner(path)
         self.tree.remove(path)
         self._removed.append((path, owner))
-        self._discard(path)
+        self._discard(path, record)
 
-    def _discard(self, path: bytes) -> None:
+    def _discard(self, path: bytes, record: WorkdirRecord) -> None:
         """Forget a directory that is gone."""
-        record = self.records.get(path)
-        if record is not None:
-            self.holding.forget(path, record)
+        self.holding.forget(path, record)
         self.records.discard(path)
         self._not_removed.discard(path)
 

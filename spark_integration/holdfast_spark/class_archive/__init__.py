@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast_spark.after_batches import after_batches
+from holdfast_spark.connect import has_jvm
 from holdfast_spark.jvm_options import JVM_OPTIONS_KEY, OF_ALL_JVMS
 
 if TYPE_CHECKING:
@@ -71,8 +72,8 @@ def keep_archive(spark: SparkSession, local: Path) -> None:
 
     Nothing is done for a JVM that was started without ``with_archive``. What fails is logged (``holdfast.class_archive``).
     """
-    if not hasattr(spark, "_jsparkSession"):
-        return  # Spark Connect: the JVM is elsewhere
+    if not has_jvm(spark):
+        return
     try:
         archive_path(local).with_name(_TRYING).unlink(missing_ok=True)  # the JVM has come up
         _look_at(spark, local, _options(spark))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import HoldingsReply
+from holdfast_spark.connect import has_jvm
 from holdfast_spark.listening import listen
 from holdfast_spark.plugin import plugin_works
 
@@ -35,7 +36,7 @@ def place_state(spark: SparkSession, socket: Path | str) -> bool:
     ``holdfast-spark.jar`` is in the JVM, it does this already.
     ``socket`` is the daemon's. Faults are logged (``holdfast.placement``), and change nothing for the queries.
     """
-    if not hasattr(spark, "_jsparkSession"):
+    if not has_jvm(spark):
         return False
     is_local = (spark.sparkContext.master or "").split("[")[0] == "local"
     if plugin_works(spark):

@@ -1,4 +1,4 @@
-"""What a process has in memory."""
+"""The memory of a process."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a run of the tests says at its end."""
+"""The summary at the end of a run of the tests."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.stores.hdfs import FAST, HDFS_POM, NoHdfsError, await_said, jars_of, running_java, write_site
+from tests.support.stores.hdfs import FAST, HDFS_POM, await_said, jars_of, need_jars, running_java, write_site
 
 _NAMENODES = re.compile(rb"^NAMENODES((?: \d+)+)$", re.MULTILINE)
 _DONE = re.compile(rb"^DONE .*$", re.MULTILINE)
@@ -87,10 +87,7 @@ def serving_ha_hdfs(*settings: str) -> Iterator[HaHdfs]:
 
 @pytest.fixture(scope="session")
 def _running_ha_hdfs() -> Iterator[HaHdfs]:
-    try:
-        jars_of(HDFS_POM)
-    except NoHdfsError as problem:
-        pytest.skip(str(problem))
+    need_jars(HDFS_POM)
     with serving_ha_hdfs("dfs.ha.tail-edits.period=1h") as running:
         yield running
 

@@ -209,10 +209,7 @@ def running_java(
 @pytest.fixture(scope="session")
 def hdfs() -> Iterator[Hdfs]:
     """An HDFS for all tests; ``below`` gives each its place."""
-    try:
-        jars_of(HDFS_POM)
-    except NoHdfsError as problem:
-        pytest.skip(str(problem))
+    need_jars(HDFS_POM)
     with serving_hdfs() as running:
         place = running.below(f"test-{uuid.uuid4().hex}")
         place.make_directory("777")
@@ -222,14 +219,19 @@ def hdfs() -> Iterator[Hdfs]:
 @pytest.fixture(scope="session")
 def secure_hdfs() -> Iterator[SecureHdfs]:
     """An HDFS with Kerberos for all tests. Its tokens last for six seconds, and it asks for a ticket every second."""
-    try:
-        for pom in (HDFS_POM, _MINIKDC):
-            jars_of(pom)
-    except NoHdfsError as problem:
-        pytest.skip(str(problem))
+    need_jars(HDFS_POM, _MINIKDC)
     settings = ("dfs.namenode.delegation.token.renew-interval=6000", "hadoop.http.authentication.token.validity=1")
     with serving_secure_hdfs(*settings) as running:
         yield running
+
+
+def need_jars(*poms: Path) -> None:
+    """Skip the test where there are none for an HDFS."""
+    try:
+        for pom in poms:
+            jars_of(pom)
+    except NoHdfsError as problem:
+        pytest.skip(str(problem))
 
 
 def write_site(directory: Path, settings: Mapping[str, object], name: str = "hdfs-site.xml") -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.remote import UploadSource, open_store
-from tests.support.stores.hdfs import HDFS_POM, NoHdfsError, jars_of, serving_hdfs, write_site
+from tests.support.stores.hdfs import HDFS_POM, need_jars, serving_hdfs, write_site
 
 _FIRST_SECONDS = 300.0
 _PASSWORD = "changeit"
@@ -60,10 +60,7 @@ def serving_https_hdfs() -> Iterator[HttpsHdfs]:
 @pytest.fixture(scope="session")
 def https_hdfs() -> Iterator[HttpsHdfs]:
     """An HDFS with HTTPS for all tests."""
-    try:
-        jars_of(HDFS_POM)
-    except NoHdfsError as problem:
-        pytest.skip(str(problem))
+    need_jars(HDFS_POM)
     with serving_https_hdfs() as running:
         yield running
 

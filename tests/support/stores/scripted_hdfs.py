@@ -18,7 +18,7 @@ class Scripted(BaseHTTPRequestHandler):
     asked: list[str]
     lines: list[str] = []  # noqa: RUF012
     ticket = ""
-    """What is asked of whoever has no cookie."""
+    """The ticket that a client without the cookie must send; "": none."""
     missing_bytes = 0
     """So many bytes of each answer are announced and not sent."""
 

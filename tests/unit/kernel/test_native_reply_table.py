@@ -11,7 +11,7 @@ from holdfast.kernel.native_module import NATIVE_MODULE
 from tests.mount.test_cached_pages import needs_c_module
 
 _MULTIPLIER = 0x9E37_79B9_7F4A_7C15
-"""Of the golden ratio: what everybody tries first."""
+"""The multiplier of Fibonacci hashing, which an attacker tries first."""
 _COUNT = 2000
 _MOST_TIMES_AS_LONG = 20
 """A busy machine may take longer for one of two equal things; places that meet took 500 times as long."""

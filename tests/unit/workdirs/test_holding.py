@@ -1,4 +1,4 @@
-"""What the end of a process means for the directories that it has got."""
+"""Holders of working directories: the end of a process, and directories that are gone."""
 
 from __future__ import annotations
 

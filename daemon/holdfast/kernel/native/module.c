@@ -264,31 +264,33 @@ static PyObject *hold_writes(PyObject *self, PyObject *held)
 	Py_RETURN_NONE;
 }
 
+static bool to_descriptor(PyObject *number, int *fd)
+{
+	*fd = (int)PyLong_AsLong(number);
+	return *fd != -1 || PyErr_Occurred() == NULL;
+}
+
 static PyObject *is_written(PyObject *self, PyObject *descriptor)
 {
 	(void)self;
-	long fd = PyLong_AsLong(descriptor);
-	if (fd == -1 && PyErr_Occurred() != NULL)
-		return NULL;
-	return PyBool_FromLong(file_data_is_written((int)fd));
+	int fd;
+	return to_descriptor(descriptor, &fd) ? PyBool_FromLong(file_data_is_written(fd)) : NULL;
 }
 
 static PyObject *hold_back(PyObject *self, PyObject *descriptor)
 {
 	(void)self;
-	long fd = PyLong_AsLong(descriptor);
-	if (fd == -1 && PyErr_Occurred() != NULL)
-		return NULL;
-	return PyBool_FromLong(file_data_hold_back((int)fd));
+	int fd;
+	return to_descriptor(descriptor, &fd) ? PyBool_FromLong(file_data_hold_back(fd)) : NULL;
 }
 
 static PyObject *let_go(PyObject *self, PyObject *descriptor)
 {
 	(void)self;
-	long fd = PyLong_AsLong(descriptor);
-	if (fd == -1 && PyErr_Occurred() != NULL)
+	int fd;
+	if (!to_descriptor(descriptor, &fd))
 		return NULL;
-	file_data_let_go((int)fd);
+	file_data_let_go(fd);
 	Py_RETURN_NONE;
 }
 
