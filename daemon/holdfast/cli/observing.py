@@ -16,7 +16,7 @@ _SHORTEST_SECONDS = 0.05
 
 
 def status(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
-    """Show the state of the daemon: mount, stores, cache, pending work."""
+    """Show the daemon's state: mount, stores, cache, pending work."""
     with asking_client(socket) as daemon:
         found = daemon.status()
     if as_json:

@@ -6,6 +6,9 @@ stored again meanwhile needs no request. A name with a pending deletion does not
 this node knew is deleted: if another node has stored an object under the name since, it stays, and the name exists again.
 A deletion waits for a PUT of the same name that was under way before it: otherwise the PUT could come after it.
 
+S3 gives times in seconds, so the same bytes stored by two nodes within one second have the same etag and time. Therefore an
+object that this node has just stored is deleted as its own, by its signature, and not as the version with that time.
+
 The record survives the daemon; after a power cut a deletion that was not waited for (fsync of the directory) may be undone.
 A failed deletion stays pending. After a passing error it is tried again soon, until the deadline; then, or after a final
 error, those who wait for it get the error, and it is tried again later. A key that the store refuses to delete by itself is
@@ -36,6 +39,8 @@ _DOUBLINGS = 10
 _RETRY_DELAYS = 10
 _SHORTEST_RETRY_SECONDS = 10.0
 _LONGEST_RETRY_SECONDS = 3600.0
+_JUST_SECONDS = 2.0
+"""The resolution of the stores' times, with something to spare."""
 
 
 class _Attempt:
@@ -80,6 +85,8 @@ class Deletions:
     _pending: dict[bytes, _Attempt] = field(default_factory=dict, init=False)
     _set_aside: set[bytes] = field(default_factory=set, init=False)
     _being_stored: set[bytes] = field(default_factory=set, init=False)
+    _just_stored: dict[bytes, float] = field(default_factory=dict, init=False)
+    """Paths at which this node has just stored objects, and when; the latest last."""
     _changed: trio.Event = field(default_factory=trio.Event, init=False)
     _sleeps_until: float = field(default=math.inf, init=False)
 
@@ -95,13 +102,20 @@ class Deletions:
         """Take up a deletion that an earlier run recorded; it is due at once."""
         self._add(version, trio.current_time())
 
-    def schedule(self, version: CachedName) -> None:
-        """Record that an object is to be deleted: this version of it or, with the etag ``""``, any version."""
+    def schedule(self, version: CachedName) -> CachedName:
+        """Record that an object is to be deleted: this version of it or, with the etag ``""``, any version.
+
+        Return the version that is recorded.
+        """
+        self._forget_stored_earlier()
+        if version.path in self._just_stored:
+            version = CachedName(version.path, version.etag)
         self.marks.mark_deleted(version)
         self._add(version, trio.current_time() + self.delay_seconds)
+        return version
 
     def withdraw(self, version: CachedName) -> None:
-        """Undo ``schedule`` of just this version: the object is not to be deleted. Nothing has been sent since."""
+        """Undo the ``schedule`` that returned this version: the object is not to be deleted. Nothing has been sent since."""
         attempt = self._pending.get(version.path)
         if attempt is None or attempt.version is not version:
             return
@@ -145,8 +159,10 @@ class Deletions:
         try:
             if attempt is None:
                 yield ""
+                self._note_stored(path)
                 return
             yield await self._etag_to_replace(attempt.version) if by_version else ""
+            self._note_stored(path)
             self._drop(attempt)
         except ObjectExistsError:
             if attempt is not None:
@@ -250,6 +266,16 @@ class Deletions:
         except ObjectMissingError:
             return ""
         return info.etag if may_delete(self.access.store, info, version, self.owner) else ""
+
+    def _note_stored(self, path: bytes) -> None:
+        self._forget_stored_earlier()
+        self._just_stored.pop(path, None)
+        self._just_stored[path] = trio.current_time()
+
+    def _forget_stored_earlier(self) -> None:
+        since = trio.current_time() - _JUST_SECONDS
+        while self._just_stored and self._just_stored[path := next(iter(self._just_stored))] < since:
+            del self._just_stored[path]
 
     def _add(self, version: CachedName, due: float, refusals: int = 0) -> None:
         earlier = self._pending.get(version.path)

@@ -215,6 +215,31 @@ async def test_the_same_bytes_at_another_time_are_another_version_unless_they_ar
     assert ("a" in access.objects) == stays
 
 
+@pytest.mark.parametrize("stored_by", [OWNER, "another node"])
+@pytest.mark.parametrize("names", [1, 20])
+async def test_what_this_node_has_just_stored_is_deleted_as_its_own_whatever_etag_and_time_say(
+    deletions: Deletions, access: ScriptedAccess, index: Index, autojump_clock: MockClock, stored_by: str, names: int
+) -> None:
+    paths = [b"checkpoints/%d" % number for number in range(names)]
+    for path in paths:
+        async with deletions.replaced(path, by_version=False):
+            info = access.put(key_of(path), "1", stored_by=stored_by)  # the same bytes in the same second
+        assert deletions.schedule(known(path, "1", info.modified_ns)) == known(path, "1")
+    assert {(version.path, version.modified_ns) for version in index.marks.deletions()} == {(path, 0) for path in paths}
+    async with running(deletions):
+        await deletions.flush()
+    assert len(access.objects) == (0 if stored_by == OWNER else names)
+
+
+async def test_what_this_node_stored_a_while_ago_is_deleted_by_its_time(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    async with deletions.replaced(b"checkpoints/a", by_version=False):
+        info = access.put("a", "1", stored_by=OWNER)
+    await trio.sleep(3)
+    assert deletions.schedule(version_of(info)) == version_of(info)
+
+
 async def test_without_metadata_the_etag_tells(
     deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

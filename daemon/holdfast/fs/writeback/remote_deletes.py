@@ -54,14 +54,14 @@ class RemoteDeletes:
 
     def delete_object(self, name: ZoneName, version: CachedName) -> Undo:
         """Schedule the deletion of this version of a name's object (``ObjectVersions``)."""
-        self._view.deletions_of(name.zone).schedule(version)  # first: if it can't be recorded, nothing has changed
+        recorded = self._view.deletions_of(name.zone).schedule(version)  # first: if that fails, nothing has changed
         listing = self._view.listing(name.place)
         known = listing.object(name.name)
         listing.remove(name.name)
         listing.note_writing()
         if not len(listing):
             self._hold(name.place)
-        return partial(self._keep_object, name, version, known)
+        return partial(self._keep_object, name, recorded, known)
 
     def _keep_object(self, name: ZoneName, version: CachedName, known: KnownObject | None) -> None:
         self._view.deletions_of(name.zone).withdraw(version)
