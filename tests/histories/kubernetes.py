@@ -113,7 +113,8 @@ class History:
         for number in range(1, 4):
             self._row(pods, f"SIGKILL of the daemon, number {number}", lambda: release.kill_daemon(node))
         self._row(pods, "SIGKILL of the daemon's container", lambda: release.kill_container(node))
-        self._row(pods, "the same at once again (CrashLoopBackOff)", lambda: release.kill_container(node))
+        self._row(pods, "the same at once again", lambda: release.kill_container(node))
+        self._row(pods, "and a third time", lambda: release.kill_container(node))
         self._row(pods, "`kubectl delete pod` of the daemon", lambda: release.replace_pods("daemon"))
         self._row(pods, "`kubectl rollout restart` of the daemons", release.restart)
         self._row(pods, "`helm upgrade` to another tag of the image", lambda: release.upgrade("another"))

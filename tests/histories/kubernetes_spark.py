@@ -88,7 +88,7 @@ class _Play:
     def _write_logs(self, directory: Path, since: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         for pod in self._release.pods("daemon"):
-            told = self._release.kubectl.run("logs", pod["metadata"]["name"], since)
+            told = self._release.kubectl.run("logs", pod["metadata"]["name"], "--all-containers", since)
             (directory / f"{pod['spec']['nodeName']}.log").write_text(told)
         (directory / "driver.log").write_text(self._job.said())
 

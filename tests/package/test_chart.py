@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import stat
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ import pytest
 import yaml
 
 from holdfast.config import load
+from tests.support.daemons.node import wait_until
 from tests.support.kubernetes.programs import helm_program
 from tests.support.kubernetes.schemas import LOCATION, write_operator_schemas, write_schemas
 from tests.support.tools.go_programs import BuildError, go_program
@@ -93,6 +98,51 @@ def test_the_pods_have_the_rights_that_the_page_names_and_the_daemon_starts_with
     assert config.control.pods_socket == "/run/holdfast/pods/pods.sock"
     assert config.holdings.node == "a-node"
     assert sorted(config.stores) == ["blobs", "checkpoints"]
+
+
+def _end(container: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(container.pid, signal.SIGKILL)
+
+
+def test_the_containers_of_a_daemons_pod_take_turns(tools: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    objects = [each for each in yaml.safe_load_all(_rendered(tools[0], "daemon.metricsPort=9090")) if each]
+    (pod,) = (each["spec"]["template"]["spec"] for each in objects if each["metadata"]["name"] == "holdfast-daemon")
+    first, second = pod["containers"]
+    assert (first["name"], second["name"]) == ("daemon", "spare")
+    assert {key for key in first if first[key] != second.get(key)} == {"name", "ports", "readinessProbe", "resources"}
+    command = list(first["command"][: first["command"].index("holdfast")])
+    lock = tmp_path / "daemon.lock"
+    assert command.pop() == "/run/holdfast/daemon.lock"
+    command += [str(lock), "sh", "-c", "echo begun; exec sleep infinity"]
+
+    def is_waited_for() -> bool:
+        inode = f":{lock.stat().st_ino} "
+        return any("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines())
+
+    with ExitStack() as stack:
+
+        def start() -> subprocess.Popen[str]:
+            started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+            stack.enter_context(started)
+            stack.callback(_end, started)
+            return started
+
+        def has_begun(container: subprocess.Popen[str]) -> bool:
+            assert container.stdout is not None
+            return container.stdout.readline() == "begun\n"
+
+        mounts = start()
+        assert has_begun(mounts)
+        assert stat.S_IMODE(lock.stat().st_mode) == 0o600
+        waits = start()
+        wait_until(is_waited_for)
+        mounts.kill()
+        assert has_begun(waits)
+        is_ended = start()
+        wait_until(is_waited_for)
+        is_ended.terminate()
+        assert is_ended.wait() == -signal.SIGTERM
 
 
 def test_the_examples_are_pods_that_kubernetes_would_take(tools: tuple[Path, Path, Path], tmp_path: Path) -> None:
