@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from holdfast.config import load
-from tests.support.daemons.node import wait_until
 from tests.support.kubernetes.programs import helm_program
 from tests.support.kubernetes.schemas import LOCATION, write_operator_schemas, write_schemas
 from tests.support.tools.go_programs import BuildError, go_program
@@ -116,10 +115,6 @@ def test_the_containers_of_a_daemons_pod_take_turns(tools: tuple[Path, Path, Pat
     assert command.pop() == "/run/holdfast/daemon.lock"
     command += [str(lock), "sh", "-c", "echo begun; exec sleep infinity"]
 
-    def is_waited_for() -> bool:
-        inode = f":{lock.stat().st_ino} "
-        return any("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines())
-
     with ExitStack() as stack:
 
         def start() -> subprocess.Popen[str]:
@@ -128,19 +123,20 @@ def test_the_containers_of_a_daemons_pod_take_turns(tools: tuple[Path, Path, Pat
             stack.callback(_end, started)
             return started
 
-        def has_begun(container: subprocess.Popen[str]) -> bool:
+        def says(container: subprocess.Popen[str]) -> str:
             assert container.stdout is not None
-            return container.stdout.readline() == "begun\n"
+            return container.stdout.readline()
 
+        waiting = "another container serves the mount; this one waits until that has ended\n"
         mounts = start()
-        assert has_begun(mounts)
+        assert says(mounts) == "begun\n"
         assert stat.S_IMODE(lock.stat().st_mode) == 0o600
         waits = start()
-        wait_until(is_waited_for)
+        assert says(waits) == waiting
         mounts.kill()
-        assert has_begun(waits)
+        assert says(waits) == "begun\n"
         is_ended = start()
-        wait_until(is_waited_for)
+        assert says(is_ended) == waiting
         is_ended.terminate()
         assert is_ended.wait() == -signal.SIGTERM
 
