@@ -305,12 +305,28 @@ def test_systemd_starts_no_fresh_mount_where_one_was_unmounted(make_node: NodeFa
     node.start()
 
 
-def test_no_fuse_device(make_node: NodeFactory) -> None:
+@pytest.mark.parametrize(
+    ("device", "complaint"),
+    [
+        ("true", "/dev/fuse can't be opened (No such file or directory): load the module (modprobe fuse)"),
+        ("mknod -m 666 /dev/fuse c 1 3", "/dev/fuse is something else than FUSE's device: remove it, then: mknod -m 666"),
+        ("mknod -m 0 /dev/fuse c 10 229", "/dev/fuse can't be opened (Permission denied): chmod 666 /dev/fuse, which is"),
+    ],
+    ids=["none", "another", "not permitted"],
+)
+def test_no_fuse_device(make_node: NodeFactory, device: str, complaint: str) -> None:
     """In a mount namespace of its own, whose /dev has hardly anything."""
-    script = 'mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && exec "$@"'
-    result = run_daemon(make_node(), "unshare", "--mount", "sh", "-c", script, "sh")
+    script = f'mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && {device} && exec "$@"'
+    no_override = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override"]
+    result = run_daemon(make_node(), "unshare", "--mount", "sh", "-c", script, "sh", *no_override)
     assert result.returncode == 1
-    assert "/dev/fuse can't be opened (No such file or directory): load the module (modprobe fuse)" in result.stderr
+    assert complaint in result.stderr
+
+
+def test_root_without_the_right_to_mount(make_node: NodeFactory) -> None:
+    result = run_daemon(make_node(), "setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
+    assert result.returncode == 1
+    assert "mounting takes CAP_SYS_ADMIN, which a container is given by docker run --cap-add SYS_ADMIN" in result.stderr
 
 
 def test_the_configuration_file_is_named_in_its_errors(workspace: Path) -> None:

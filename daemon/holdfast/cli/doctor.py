@@ -15,7 +15,7 @@ from holdfast.cli import doctor_daemon, kernel_advice
 from holdfast.cli.finding import Check, Finding, findings_of
 from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Socket
 from holdfast.cli.output import print_json, say, say_marked
-from holdfast.mount import dead_mount_users
+from holdfast.mount import dead_mount_users, fuse_device
 
 
 def doctor(config: ConfigFile = None, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
@@ -107,13 +107,7 @@ def _dead_mounts() -> Iterator[Finding]:
 
 
 def _fuse() -> Iterator[Finding]:
-    device = Path("/dev/fuse")
-    if not device.exists():
-        yield Finding("fuse", "fail", "/dev/fuse is missing", "modprobe fuse; in a container pass --device /dev/fuse")
-        return
-    try:
-        os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
-    except OSError as problem:
-        yield Finding("fuse", "fail", f"/dev/fuse: {problem.strerror}", "run as root, or chmod 666 /dev/fuse")
-        return
-    yield Finding("fuse", "ok", "/dev/fuse can be opened")
+    if (found := fuse_device.why_unusable()) is not None:
+        yield Finding("fuse", "fail", *found)
+    else:
+        yield Finding("fuse", "ok", "/dev/fuse can be opened")

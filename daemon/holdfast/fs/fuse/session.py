@@ -24,7 +24,7 @@ from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.fs.fuse.request_turns import Turns
 from holdfast.fs.fuse.worker_turns import take_turns
 from holdfast.kernel import TAKEOVER, InitFlag
-from holdfast.mount import covered_directory, mounting, read_ahead
+from holdfast.mount import covered_directory, fuse_device, mounting, read_ahead
 from holdfast.mount import mountpoint as mountpoints
 from holdfast.mount.covered_directory import Ground
 
@@ -120,10 +120,7 @@ class Session:
             if device is not None:
                 raise TakeoverError(self._connection.takeover) from None
             self._unmount()
-            raise MountpointError(
-                f"the kernel refused to mount on {self.mountpoint}: mounting takes root, or the setuid helper fusermount3 "
-                "(package fuse3) and, for mount.allow_other, user_allow_other in /etc/fuse.conf"
-            ) from None
+            raise MountpointError(f"the kernel refused to mount on {self.mountpoint}: {_what_mounting_takes()}") from None
 
     def _mount_by_libfuse(self, operations: Operations, options: set[str]) -> None:
         mountpoints.clear(self.mountpoint)
@@ -213,10 +210,14 @@ class Session:
 
 
 def _check_device() -> None:
-    try:
-        os.close(os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC))
-    except OSError as problem:
-        raise FuseUnavailableError(
-            f"/dev/fuse can't be opened ({problem.strerror}): load the module (modprobe fuse); in a container, "
-            "pass the device and CAP_SYS_ADMIN (docker run --device /dev/fuse --cap-add SYS_ADMIN)"
-        ) from None
+    if (found := fuse_device.why_unusable()) is not None:
+        raise FuseUnavailableError(": ".join(found))
+
+
+def _what_mounting_takes() -> str:
+    if os.geteuid() == 0:
+        return "mounting takes CAP_SYS_ADMIN, which a container is given by docker run --cap-add SYS_ADMIN"
+    return (
+        "mounting takes root, or the setuid helper fusermount3 (package fuse3) and, for mount.allow_other, "
+        "user_allow_other in /etc/fuse.conf"
+    )
