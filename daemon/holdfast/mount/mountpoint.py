@@ -15,7 +15,9 @@ from enum import Enum, auto
 from pathlib import Path
 
 from holdfast.errors import MountpointBusyError, MountpointError, NotMountedError, UnusableMountpointError
+from holdfast.mount import mount_users
 from holdfast.system.processes import for_child
+from holdfast.system.text import printable
 
 FILE_SYSTEM = "fuse.holdfast"
 COVER = ("tmpfs", "holdfast-cover")
@@ -31,6 +33,7 @@ _LOOK_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
 _BUSY_TRIES = 20
 _BUSY_PAUSE_SECONDS = 0.05
+_MOST_NAMED = 5
 _ASK = """import os, sys
 try:
     os.statvfs(sys.argv[1])
@@ -316,35 +319,11 @@ def _fusermount(path: str, flags: int) -> None:
 
 
 def _users(path: str) -> str:
-    """Return a text that names processes with files open below ``path``, as far as this user may see them."""
+    """Return a text that names processes with files open below ``path``, and mounts there."""
     prefix = real_path(path)
-    users = set()
-    for process in Path("/proc").glob("[0-9]*"):
-        for link in (process / "cwd", *_links(process / "fd")):
-            try:
-                target = os.readlink(link)
-            except OSError:
-                continue
-            if target == prefix or target.startswith(prefix + "/"):
-                users.add(int(process.name))
-    if not users:
-        return ""
-    named = [f"{pid} ({_command(pid)})" for pid in sorted(users)[:5]]
-    return " by " + ", ".join(named)
-
-
-def _links(directory: Path) -> list[Path]:
-    try:
-        return list(directory.iterdir())
-    except OSError:
-        return []
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
-    except OSError:
-        return "?"
+    inside = sorted({mount.mountpoint for mount in mounts() if mount.mountpoint.startswith(prefix + "/")})
+    mounted = f"; mounted in it: {printable(', '.join(inside[:_MOST_NAMED]))}" if inside else ""
+    return mount_users.below(prefix) + mounted
 
 
 def _unescaped(field: str) -> str:

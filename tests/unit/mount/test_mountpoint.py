@@ -226,6 +226,14 @@ def test_a_mount_in_use_stays_and_its_users_are_named(tmp_path: Path) -> None:
 
 
 @needs_root
+def test_what_is_mounted_in_a_mount_is_named_as_its_user(tmp_path: Path) -> None:
+    with mounted("tmpfs", tmp_path / "mount") as path, mounted("tmpfs", path / "inner"):
+        with pytest.raises(MountpointError, match=f"{path} is in use; mounted in it: {path}/inner; end that first, or"):
+            mountpoint.unmount(str(path))
+        assert mountpoint.mount_at(str(path)) is not None
+
+
+@needs_root
 def test_a_detached_mount_is_gone_although_it_is_in_use(tmp_path: Path) -> None:
     path = tmp_path / "mount"
     path.mkdir()
