@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.mount import mount_calls, mountpoint, protection_marks
+from holdfast.mount import covered_directory, mount_calls, mountpoint, protection_marks
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node, wait_until
 from tests.support.disks.mounts import shared
@@ -172,10 +172,34 @@ def test_what_an_earlier_version_left_open_is_protected_when_its_mount_is_taken_
         Path(f"/proc/self/fd/{below}/lost").touch()
     node.kill_daemon()
     wait_until(lambda: node.answers() and bool(node.events("taken-over")))
-    assert node.status().mountpoint_protection == "immutable"
+    assert node.status().mountpoint_protection == "covered"
     assert node.status().hidden_files == ["lost"]
     assert node.events("hidden-files") == [{"mountpoint": str(node.mountpoint), "names": "lost"}]
     node.stop()
-    with pytest.raises(PermissionError):
+    with pytest.raises(OSError, match="Read-only file system"):
         (node.mountpoint / "other").touch()
-    assert os.listdir(node.mountpoint) == ["lost"]
+    with mount_calls.bare(str(node.mountpoint)) as below:
+        assert os.listdir(below) == ["lost"]
+        assert protection_marks.is_immutable(below)
+
+
+@pytest.mark.promise("below-the-mount")
+@pytest.mark.parametrize("prefix", [[], NO_FLAGS], ids=["root", "container"])
+def test_nor_into_directories_that_are_there_already(prefix: list[str], make_node: NodeFactory) -> None:
+    """A job's directory from before the protection: that the mountpoint is immutable keeps no writer out of it."""
+    node = make_node()
+    node.prefix = prefix
+    node.start()
+    node.stop()
+    covered_directory.release(str(node.mountpoint))
+    (node.mountpoint / "checkpoints/job").mkdir(parents=True)
+    node.start()
+    with retrying_writer(node.mountpoint, node.directory / "book") as book:
+        for end in (unmounted, terminated, killed):
+            book.goes_on()
+            end(node)
+        book.goes_on()
+    assert [path for path in book.written if not path.exists()] == []
+    with mount_calls.bare(str(node.mountpoint)) as below:
+        assert os.listdir(f"/proc/self/fd/{below}/checkpoints/job") == []
+    assert [event["names"] for event in node.events("hidden-files")] == ["checkpoints"]

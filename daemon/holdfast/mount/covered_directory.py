@@ -4,11 +4,13 @@ It is seen while nothing is mounted: before the first daemon of a boot, after an
 can't put a new mount in the place of a dead one. What protects it:
 
 - *immutable* (chattr +i), where its file system knows that and the daemon has CAP_LINUX_IMMUTABLE. It lasts over a reboot.
-- *covered*: an empty directory that can't be written to is mounted on it, below Holdfast, and stays when that goes.
+- *covered*: an empty directory that can't be written to is mounted on it, below Holdfast, and stays when that goes. A
+  directory that holds something is both immutable and covered: what it holds would take writes all the same.
 - *closed*: an ordinary user's daemon takes the right to write from the directory's owner, itself. fusermount3 mounts only
   where the user may write, so the right comes back for as long as that program runs. Meanwhile, and whenever nothing is
   mounted, there are *placeholders*: for each name that the mount has at its top a directory that nobody may enter. What
-  works in the mount, works below one of these names, and fails there.
+  works in the mount, works below one of these names, and fails there. Directories that were there before are *shut*: nobody
+  may enter them either, until the release.
 
 A directory that is immutable or closed has a *mark*, an extended attribute: only what Holdfast has done there is undone.
 """
@@ -16,6 +18,7 @@ A directory that is immutable or closed has a *mark*, an extended attribute: onl
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +26,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
-from holdfast.errors import MountpointError, NotMountedError, UnusableMountpointError
+from holdfast.errors import MountpointBusyError, MountpointError, NotMountedError, UnusableMountpointError
 from holdfast.mount import mount_calls, mountpoint
 from holdfast.mount import protection_marks as marks
 from holdfast.system.syscalls import rewound
@@ -32,7 +35,6 @@ from holdfast.system.text import printable, shown
 IMMUTABLE, COVERED, CLOSED = "immutable", "covered", "closed"
 _UNPROTECTED = "unprotected: "
 _MOST_NAMES = 10
-_NO_RIGHTS = 0
 
 
 @dataclass(slots=True)
@@ -70,16 +72,13 @@ def protect(path: str, names: Iterable[str] = (), *, is_served: bool, must_be_em
     """
     try:
         if os.geteuid() != 0:
-            ground = _closed(path, names, is_served=is_served)
+            ground = _closed(path, names, is_served=is_served, must_be_empty=must_be_empty)
         else:
             with _opened(path) as fd:
                 must_be_empty = must_be_empty and not marks.is_immutable(fd)
-                ground = Ground(_protected(fd, path, is_served=is_served))
-                ground.hidden = _names(fd)
+                ground = _protected(fd, path, is_served=is_served, may_hold_something=not must_be_empty)
     except OSError as problem:
-        if any(mount.is_cover for mount in mountpoint.stack_on(path)):
-            return Ground(COVERED)
-        return Ground(f"{_UNPROTECTED}it can't be opened: {problem.strerror}")
+        return _covered_unseen(path, problem, is_served=is_served)
     if ground.hidden and must_be_empty:
         release(path)
         raise _not_empty(path, ground.hidden)
@@ -89,11 +88,13 @@ def protect(path: str, names: Iterable[str] = (), *, is_served: bool, must_be_em
 def is_protected(path: str) -> bool:
     """Say whether Holdfast, or somebody with chattr(1), keeps everybody from writing into the directory ``path``."""
     real_path = mountpoint.real_path(path)
+    if any(mount.is_cover for mount in mountpoint.stack_on(real_path)):
+        return True
     try:
         with _opened(real_path) as fd:
             return marks.is_immutable(fd) or marks.done_to(fd) is not None
     except OSError:
-        return any(mount.is_cover for mount in mountpoint.stack_on(real_path))
+        return False
 
 
 def release(path: str) -> bool:
@@ -113,6 +114,25 @@ def release(path: str) -> bool:
         raise NotMountedError(f"there is no directory {path}") from None
     except OSError as problem:
         raise MountpointError(f"{path} still takes no writes: {problem.strerror}") from None
+
+
+@contextmanager
+def taken(path: str) -> Iterator[Callable[[], None]]:
+    """Keep other daemons from mounting on the directory ``path`` in the block, or until the yielded function is called.
+
+    Where it can't be locked, nothing is done. Raises ``MountpointBusyError`` if one is about to.
+    """
+    with ExitStack() as opened:
+        try:
+            fd = opened.enter_context(_opened(path))
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise MountpointBusyError(f"{path} is in use: another daemon is about to mount there") from None
+        except OSError:
+            pass
+        else:
+            opened.callback(fcntl.flock, fd, fcntl.LOCK_UN)  # processes that are forked meanwhile have the descriptor too
+        yield opened.close
 
 
 @contextmanager
@@ -158,12 +178,12 @@ def lent(path: str) -> Iterator[list[str]]:
         finally:
             if is_own:
                 os.fchmod(fd, mode & ~marks.MAY_WRITE)
-        landed += [shown(os.fsencode(name)) for name in islice(sorted(set(os.listdir(rewound(fd))) - before), _MOST_NAMES)]
+        landed += _shown(sorted(set(os.listdir(rewound(fd))) - before))
     finally:
         os.close(fd)
 
 
-def _closed(path: str, names: Iterable[str], *, is_served: bool) -> Ground:
+def _closed(path: str, names: Iterable[str], *, is_served: bool, must_be_empty: bool) -> Ground:
     """Protect the directory of an ordinary user."""
     if is_served:
         return Ground("unknown: an ordinary user can't see below a mount")
@@ -178,25 +198,43 @@ def _closed(path: str, names: Iterable[str], *, is_served: bool) -> Ground:
         if found.st_uid != os.geteuid():
             return Ground(f"{_UNPROTECTED}it belongs to another user, and the daemon's user can write to it", _names(fd))
         missing = set(names) - set(os.listdir(rewound(fd)))
-        if missing or marks.done_to(fd) is None:
+        if missing or marks.done_to(fd) is None or marks.open_directories(fd):
             os.fchmod(fd, found.st_mode & 0o7777 | marks.OWNERS_RIGHTS)
             marks.mark(fd, found.st_mode, missing)
             for name in missing:
-                os.mkdir(name, _NO_RIGHTS, dir_fd=fd)
+                os.mkdir(name, marks.NO_RIGHTS, dir_fd=fd)
+            if not must_be_empty:
+                marks.shut(fd)
         os.fchmod(fd, found.st_mode & 0o7777 & ~marks.MAY_WRITE)
-        return Ground(CLOSED, _names(fd))
+        still_open = printable(", ".join(_shown(marks.open_directories(fd))))
+        protection = f"{_UNPROTECTED}directories in it take writes: {still_open}" if still_open else CLOSED
+        return Ground(protection, _names(fd))
 
 
-def _protected(fd: int, path: str, *, is_served: bool) -> str:
+def _protected(fd: int, path: str, *, is_served: bool, may_hold_something: bool) -> Ground:
+    refusal = ""
     try:
         _make_immutable(fd)
+    except OSError as problem:
+        refusal = f"it can't be made immutable ({problem.strerror}), nor covered"
+    names = _names(fd)
+    if not refusal and not (names and may_hold_something):
+        return Ground(IMMUTABLE, names)
+    try:
+        _cover(path, is_served=is_served)
+    except OSError as problem:
+        why = refusal or "what it holds takes writes, because it can't be covered"
+        return Ground(f"{_UNPROTECTED}{why} ({problem.strerror})", names)
+    return Ground(COVERED, names)
+
+
+def _covered_unseen(path: str, problem: OSError, *, is_served: bool) -> Ground:
+    """Cover a directory that can't be opened below what is mounted there, as where the mount around it is unbindable."""
+    try:
+        _cover(path, is_served=is_served)
     except OSError as refusal:
-        try:
-            _cover(path, is_served=is_served)
-        except OSError as problem:
-            return f"{_UNPROTECTED}it can't be made immutable ({refusal.strerror}), nor covered ({problem.strerror})"
-        return COVERED
-    return IMMUTABLE
+        return Ground(f"{_UNPROTECTED}it can't be opened ({problem.strerror}), nor covered ({refusal.strerror})")
+    return Ground(COVERED)
 
 
 def _cover(path: str, *, is_served: bool) -> None:
@@ -243,6 +281,7 @@ def _released(fd: int, path: str) -> bool:
     if marks.is_immutable(fd):
         marks.set_immutable(fd, on=False)
     os.fchmod(fd, mode | marks.OWNERS_RIGHTS)
+    marks.open_shut(fd)
     kept = []
     for name in made.intersection(marks.placeholders(fd)):
         try:
@@ -279,9 +318,14 @@ def _opened(path: str) -> Iterator[int]:
 
 def _names(fd: int) -> list[str]:
     """Return some of the names in a directory, without placeholders."""
+    shut = marks.shut_directories(fd)
     with os.scandir(rewound(fd)) as entries:
-        found = (entry.name for entry in entries if not marks.is_placeholder(entry))
-        return sorted(shown(os.fsencode(name)) for name in islice(found, _MOST_NAMES))
+        return _shown(entry.name for entry in entries if entry.name in shut or not marks.is_placeholder(entry))
+
+
+def _shown(names: Iterable[str]) -> list[str]:
+    """Return some of the names as they are told."""
+    return sorted(shown(os.fsencode(name)) for name in islice(names, _MOST_NAMES))
 
 
 def _not_empty(path: str, names: list[str]) -> UnusableMountpointError:

@@ -6,21 +6,19 @@ A mark is an extended attribute. Where a file system has none, what was done is 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
-import struct
 from collections.abc import Iterable
 from contextlib import suppress
 
+from holdfast.system.inode_flags import IMMUTABLE, inode_flags, set_inode_flag
 from holdfast.system.syscalls import rewound
 
-_GET_FLAGS, _SET_FLAGS = 0x8008_6601, 0x4008_6602
-"""``FS_IOC_GETFLAGS`` and ``FS_IOC_SETFLAGS``."""
-_IMMUTABLE_FLAG = 0x10
 _MARK = "user.holdfast.mount.mountpoint"
 """The attribute's name. Its value has the mode that the directory had, and the placeholders' names, with ``/`` between."""
-_NO_RIGHTS = 0
+_SHUT = "user.holdfast.mount.shut"
+"""The attribute with the directories that are shut: ``0755 name`` each, with ``/`` between."""
+NO_RIGHTS = 0
 MAY_WRITE = 0o222
 OWNERS_RIGHTS = 0o700
 
@@ -67,25 +65,55 @@ def placeholders(fd: int) -> list[str]:
 def is_placeholder(entry: os.DirEntry[str]) -> bool:
     """Say whether an entry is a directory that nobody may enter."""
     found = entry.stat(follow_symlinks=False)
-    return stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == _NO_RIGHTS
+    return stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == NO_RIGHTS
+
+
+def open_directories(fd: int) -> dict[str, int]:
+    """Return the modes of those directories in a directory that are not closed to everybody, by name."""
+    with os.scandir(rewound(fd)) as entries:
+        found = {entry.name: entry.stat(follow_symlinks=False).st_mode for entry in entries}
+    return {name: stat.S_IMODE(mode) for name, mode in found.items() if stat.S_ISDIR(mode) and stat.S_IMODE(mode)}
+
+
+def shut_directories(fd: int) -> dict[str, int]:
+    """Return the modes that directories in a directory had before they were shut, by name."""
+    try:
+        noted = [each.split(" ", 1) for each in os.fsdecode(os.getxattr(fd, _SHUT)).split("/")]
+        return {name: int(mode, 8) & 0o777 for mode, name in noted}
+    except (OSError, ValueError):
+        return {}
+
+
+def shut(fd: int) -> None:
+    """Take all rights from the directories in one that takes writes, as far as they are this user's and it can be noted."""
+    modes = open_directories(fd)
+    noted = "/".join(f"{mode:04o} {name}" for name, mode in {**shut_directories(fd), **modes}.items())
+    with suppress(OSError):
+        os.setxattr(fd, _SHUT, os.fsencode(noted))
+        for name in modes:
+            with suppress(PermissionError):
+                os.chmod(name, NO_RIGHTS, dir_fd=fd)
+
+
+def open_shut(fd: int) -> None:
+    """Give the directories that are shut their rights back. Those of other users than the directory's are left alone."""
+    for name, mode in shut_directories(fd).items():
+        with suppress(OSError):
+            found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode) and not stat.S_IMODE(found.st_mode) and found.st_uid == os.fstat(fd).st_uid:
+                os.chmod(name, mode, dir_fd=fd)
+    with suppress(OSError):
+        os.removexattr(fd, _SHUT)
 
 
 def is_immutable(fd: int) -> bool:
     """Say whether a directory is immutable, as by chattr(1)."""
     try:
-        return bool(_flags(fd) & _IMMUTABLE_FLAG)
+        return bool(inode_flags(fd) & IMMUTABLE)
     except OSError:  # a file system without such flags
         return False
 
 
 def set_immutable(fd: int, *, on: bool) -> None:
     """Make a directory immutable, or no longer. Raises ``OSError``."""
-    flags = _flags(fd)
-    wanted = flags | _IMMUTABLE_FLAG if on else flags & ~_IMMUTABLE_FLAG
-    if wanted != flags:
-        fcntl.ioctl(fd, _SET_FLAGS, struct.pack("@l", wanted))
-
-
-def _flags(fd: int) -> int:
-    flags: int = struct.unpack("@i", fcntl.ioctl(fd, _GET_FLAGS, bytes(struct.calcsize("@l")))[:4])[0]
-    return flags
+    set_inode_flag(fd, IMMUTABLE, on=on)

@@ -124,7 +124,9 @@ async def _run(
         files = FileSystem(base, workdirs)
         path = inheritance.identity.mountpoint if inheritance else mountpoint.prepare(config.mount.mountpoint)
         names = [*config.mounted_stores, *(role.base for role in config.every_role())]
-        with covered_directory.released_on_failure(path) as keep:
+        with covered_directory.taken(path) as let_others, covered_directory.released_on_failure(path) as keep:
+            if inheritance is None:
+                mountpoint.check(path)  # again: another daemon may have mounted there meanwhile
 
             def answers() -> None:
                 keep()
@@ -148,6 +150,7 @@ async def _run(
                 else:
                     handover.taken_over(inheritance)
                 undo.pop_all()
+            let_others()
             _tell(ground, path, events)
             follow_log_level(session.observer.feed)
             reload = Reload(read_again, base, files, workdirs, session.observer.feed)

@@ -6,12 +6,13 @@ import errno
 import os
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
 
-from holdfast.errors import MountpointError, NotMountedError
+from holdfast.errors import MountpointBusyError, MountpointError, NotMountedError
 from holdfast.mount import covered_directory, mount_calls, mountpoint, protection_marks
 from holdfast.mount.covered_directory import CLOSED, COVERED, IMMUTABLE
 from tests.support.disks.mounts import mounted, unserved
@@ -124,6 +125,46 @@ def test_a_first_mount_hides_nothing(place: Path) -> None:
     assert is_writable(place), "what is refused is left as it was"
 
 
+@pytest.mark.promise("mountpoint-protected")
+@pytest.mark.parametrize("is_mounted", [False, True])
+def test_what_a_directory_holds_takes_no_writes_either(place: Path, is_mounted: bool) -> None:
+    """An immutable directory takes no new names, but what is in it does, and so would a job's directory from long ago."""
+    (place / "checkpoints/job").mkdir(parents=True)
+    (place / "file").touch()
+    with unserved(place) if is_mounted else nullcontext():
+        ground = covered_directory.protect(str(place), is_served=is_mounted)
+        assert (ground.protection, ground.hidden) == (COVERED, ["checkpoints", "file"])
+    with pytest.raises(OSError, match="Read-only file system"):
+        (place / "checkpoints/job").mkdir(parents=True, exist_ok=True)
+    with pytest.raises(OSError, match="Read-only file system"):
+        (place / "file").write_bytes(b"lost")
+    with mount_calls.bare(str(place)) as below:
+        assert protection_marks.is_immutable(below), "a cover does not outlast a reboot"
+    covered_directory.release(str(place))
+    assert (place / "file").read_bytes() == b""
+    assert is_writable(place / "checkpoints/job")
+
+
+def test_what_can_not_be_covered_and_holds_something_is_told_of(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mount_calls, "place_beneath", lambda mount, path: False)
+    (place / "file").touch()
+    with unserved(place):
+        ground = covered_directory.protect(str(place), is_served=True)
+        assert ground.is_unprotected
+        assert "what it holds takes writes, because it can't be covered" in ground.protection
+
+
+def test_below_a_mount_of_an_unbindable_file_system_it_is_covered_unseen(workspace: Path) -> None:
+    with mounted("tmpfs", workspace / "ram") as ram:
+        subprocess.run(["mount", "--make-unbindable", ram], check=True)
+        place = ram / "mount"
+        with unserved(place, held=False):
+            assert covered_directory.protect(str(place), is_served=False).protection == COVERED
+        assert kinds(place) == ["tmpfs"]
+        assert not is_writable(place)
+        covered_directory.release(str(place))
+
+
 def test_what_was_protected_before_was_reported_before(place: Path) -> None:
     (place / "old").touch()
     assert covered_directory.protect(str(place), is_served=False).hidden == ["old"]
@@ -179,6 +220,52 @@ def test_below_the_names_of_the_mount_its_owner_can_never_write(place: Path) -> 
     ALICE.do(works)
 
 
+@pytest.mark.promise("mountpoint-of-a-user")
+def test_what_an_ordinary_users_directory_holds_takes_no_writes_either(place: Path) -> None:
+    os.chown(place, ALICE.uid, ALICE.gid)
+
+    def works() -> None:
+        (place / "checkpoints/job").mkdir(parents=True, mode=0o750)
+        (place / "checkpoints").chmod(0o750)
+        ground = covered_directory.protect(str(place), ["checkpoints", "work"], is_served=False)
+        assert (ground.protection, ground.hidden) == (CLOSED, ["checkpoints"])
+        with pytest.raises(PermissionError):
+            (place / "checkpoints/job").mkdir(exist_ok=True)
+        with covered_directory.lent(str(place)), pytest.raises(PermissionError):
+            (place / "checkpoints/job").mkdir(exist_ok=True)
+        (place / "checkpoints").chmod(0o700)  # its owner may, and the next start shuts it again
+        assert covered_directory.protect(str(place), ["checkpoints", "work"], is_served=False).hidden == ["checkpoints"]
+        assert stat.S_IMODE((place / "checkpoints").stat().st_mode) == 0
+        assert covered_directory.release(str(place))
+        assert stat.S_IMODE((place / "checkpoints").stat().st_mode) == 0o700
+        assert os.listdir(place) == ["checkpoints"]
+        (place / "checkpoints/job/file").touch()
+
+    ALICE.do(works)
+
+
+def test_an_ordinary_user_is_told_of_directories_of_others_that_take_writes(place: Path) -> None:
+    os.chown(place, ALICE.uid, ALICE.gid)
+    (place / "roots").mkdir()
+
+    def works() -> None:
+        ground = covered_directory.protect(str(place), ["work"], is_served=False)
+        assert ground.is_unprotected
+        assert ground.protection.endswith("directories in it take writes: roots")
+
+    ALICE.do(works)
+
+
+def test_only_what_belongs_to_the_directorys_owner_is_opened_again(place: Path) -> None:
+    """Gain: root releases a directory in which its owner has forged the note, and opens what is root's."""
+    os.chown(place, ALICE.uid, ALICE.gid)
+    (place / "secret").mkdir(mode=0)
+    ALICE.do(lambda: _closed_by(place, ["secret", "work"]))
+    os.setxattr(place, "user.holdfast.mount.shut", b"0777 secret")
+    covered_directory.release(str(place))
+    assert stat.S_IMODE((place / "secret").stat().st_mode) == 0
+
+
 def test_root_releases_what_an_ordinary_user_has_closed(place: Path) -> None:
     os.chown(place, ALICE.uid, ALICE.gid)
     ALICE.do(lambda: _closed_by(place))
@@ -187,9 +274,9 @@ def test_root_releases_what_an_ordinary_user_has_closed(place: Path) -> None:
     ALICE.do((place / "file").touch)
 
 
-def _closed_by(place: Path) -> None:
+def _closed_by(place: Path, names: Sequence[str] = ("work",)) -> None:
     assert covered_directory.protect(str(place), ["work"], is_served=False).protection == CLOSED
-    assert os.listdir(place) == ["work"]
+    assert sorted(os.listdir(place)) == [*names]
 
 
 def test_an_ordinary_user_is_told_of_a_directory_that_root_has_protected(place: Path) -> None:
@@ -309,6 +396,27 @@ def test_a_mount_that_fails_leaves_the_directory_as_it_was(place: Path, was_prot
     with pytest.raises(ZeroDivisionError):
         _fails_to_mount(place, answers=False)
     assert is_writable(place) != was_protected
+
+
+def test_a_mount_that_fails_leaves_a_cover_where_it_was(place: Path, no_flags: None) -> None:
+    covered_directory.protect(str(place), is_served=False)
+    with pytest.raises(ZeroDivisionError):
+        _fails_to_mount(place, answers=False)
+    assert kinds(place) == ["tmpfs"]
+    assert not is_writable(place)
+
+
+def test_of_two_daemons_that_start_at_once_one_may_mount(place: Path) -> None:
+    with covered_directory.taken(str(place)) as let_others:
+        with pytest.raises(MountpointBusyError, match="another daemon is about to mount there"), _taken(place):
+            pass
+        let_others()
+        with _taken(place):
+            pass
+
+
+def _taken(place: Path) -> AbstractContextManager[object]:
+    return covered_directory.taken(str(place))
 
 
 def test_a_mount_that_has_answered_leaves_its_directory_protected(place: Path) -> None:
