@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.control.messages import WorkdirInfo
+from holdfast.store import RENAME_EXCHANGE, rename_with_flags
 from tests.conftest import NodeFactory
 from tests.mount.test_objects import objects
 from tests.support.daemons.node import Node, wait_until
@@ -58,6 +59,16 @@ def allocate_beyond(fd: int, size_bytes: int) -> None:
     assert libc.fallocate(fd, 1, ctypes.c_int64(0), ctypes.c_int64(size_bytes)) == 0
 
 
+def punch_hole(fd: int, size_bytes: int) -> None:
+    """fallocate(2) with FALLOC_FL_PUNCH_HOLE at the beginning."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.fallocate(fd, 3, ctypes.c_int64(0), ctypes.c_int64(size_bytes)) == 0, os.strerror(ctypes.get_errno())
+
+
+def exchange(one: Path, other: Path) -> None:
+    rename_with_flags(-100, bytes(one), -100, bytes(other), RENAME_EXCHANGE)
+
+
 def wait_below(node: Node) -> None:
     node.wait_event("quota-below-again", path="work/worker_1")
 
@@ -78,6 +89,11 @@ def test_who_is_above_the_limit_takes_nothing_new_until_it_is_below_again(node: 
     assert refused(lambda: os.setxattr(worker / "small", "user.x", b"x" * 2000))
     assert refused(lambda: (node.work / "driver_1/elsewhere").rename(worker / "new"))
     assert (worker / "small").read_bytes() == b"small"
+    large = node.work / "driver_1/elsewhere"
+    assert refused(lambda: exchange(large, worker / "small"))
+    assert refused(lambda: exchange(worker / "small", large))
+    assert refused(lambda: os.setxattr(worker, "user.x", b"x" * 2000))
+    assert refused(lambda: os.setxattr(worker / "tmp", "user.x", b"x" * 2000))
     (worker / "small").rename(worker / "moved")
     (worker / "moved").chmod(0o600)
     (worker / "moved").unlink()
@@ -112,6 +128,21 @@ def test_a_write_that_goes_through_the_daemon_is_refused(make_node: NodeFactory)
         file.truncate(0)
         wait_below(node)
         file.write(b"more")
+
+
+@pytest.mark.promise("quota")
+@pytest.mark.parametrize("passthrough", [True, False])
+def test_a_hole_can_be_punched_above_the_limit(make_node: NodeFactory, passthrough: bool) -> None:
+    node = make_node(roles__worker__max_bytes=LIMIT_BYTES, mount__passthrough=passthrough).start()
+    worker = node.work / "worker_1"
+    worker.mkdir()
+    with (worker / "open").open("wb", buffering=0) as file:
+        file.write(MUCH)
+        node.wait_event("quota-reached", path="work/worker_1")
+        assert refused(lambda: os.posix_fallocate(file.fileno(), len(MUCH), 1 << 20))
+        punch_hole(file.fileno(), len(MUCH))
+        wait_below(node)
+        assert (worker / "open").stat().st_size == len(MUCH)
 
 
 @pytest.mark.promise("quota-counted")

@@ -85,10 +85,13 @@ class ReadWrite:
     async def allocate(self, opened: OpenFile, mode: int, offset: int, length_bytes: int, most_bytes: int) -> None:
         """fallocate(2), which takes ``most_bytes``, and as long as the file has pieces.
 
-        What is more than the disk has is not tried: file systems keep what they had allocated before they failed. Raises
-        ``QuotaExceededError`` and ``FileBusyError``.
+        What is more than the disk has is not tried: file systems keep what they had allocated before they failed. What takes
+        nothing, as a hole that is punched, is allowed above a limit too.
+
+        Raises ``QuotaExceededError`` and ``FileBusyError``.
         """
-        self._admission.check_may_grow(opened.node)
+        if most_bytes:
+            self._admission.check_may_grow(opened.node)
         await self._arriving.wait_whole(opened)
         await self._files.settle_privileges(opened)
         self._files.before_change(opened)

@@ -37,7 +37,7 @@ class Admission:
             )
 
     def check_may_grow(self, node: Node) -> None:
-        """Raise ``QuotaExceededError`` if the file is in a working directory that is above its limit."""
+        """Raise ``QuotaExceededError`` if a node is in a working directory that is above its limit, or is that directory."""
         if self._quotas.are_exceeded:
-            for parent in node.names_by_directory():
+            for parent in [node] if node.is_directory else node.names_by_directory():
                 self._quotas.check(self._directories.place(parent).zone)

@@ -73,6 +73,7 @@ class Renaming:
             self._directories.check_one_disk(source, target)
         self._admission.check_takes_new(target, source)  # before anything is sent
         if flags & RENAME_EXCHANGE:
+            self._admission.check_takes_new(source, target)
             await self._exchange_names(here, there, caller, attempt)
             return
         if stat is None or here.sends or stat_module.S_ISDIR(stat.st_mode):
