@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from holdfast.index.mapped_pages import MappedPages
 from holdfast.index.marks import NameMarks
 from holdfast.index.pins import Pins
 from holdfast.index.read_check import DAMAGE, MOST_DATABASES, why_unreadable
-from holdfast.index.transactions import keep_reserve, writing
+from holdfast.index.transactions import RESERVE_BYTES, keep_reserve, writing
 from holdfast.index.workdirs import WorkdirRecords
 from holdfast.system import processes
 
@@ -222,7 +223,13 @@ def _write_meta(environment: lmdb.Environment, values: dict[bytes, bytes]) -> No
 
 
 def _move_aside(path: Path) -> None:
+    """Keep what can't be trusted for a look at it, unless the new one needs its room."""
+    disk = os.statvfs(path)
+    has_room = disk.f_bavail * disk.f_frsize > (path / _DATA).stat().st_size + 2 * RESERVE_BYTES
     for name in (_DATA, "lock.mdb"):
         file = path / name
-        if file.exists():
+        if not has_room:
+            for each in (file, path / f"{name}.old"):
+                each.unlink(missing_ok=True)
+        elif file.exists():
             file.replace(path / f"{name}.old")

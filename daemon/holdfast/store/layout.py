@@ -56,6 +56,7 @@ from holdfast.store.suitability import (
 )
 from holdfast.store.tree import Tree
 from holdfast.system import file_id
+from holdfast.system.inode_flags import NOT_COPIED_ON_WRITE, set_inode_flag
 from holdfast.system.whole_file import new_name
 
 _LOCK_FILE = "lock"
@@ -101,6 +102,8 @@ class StoreDirectory:
             check_hard_links(path, kind, STORE_DIRECTORY)
             store_id = read_format(path) or write_format(path, undo)  # another daemon may have written it before
             fds = {name: _open_subdirectory(path, name, undo) for name in _SUBDIRECTORIES}
+            with suppress(OSError):  # another file system than btrfs
+                set_inode_flag(fds["index"], NOT_COPIED_ON_WRITE, on=True)  # or a full disk takes no change of it
             stamps = Stamps.tried(fds["fetching"])
             notes_fd = _open_notes(path, undo)
             _sign(lock_fd)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
 
 import lmdb
@@ -16,7 +17,10 @@ from holdfast.errors import IndexFullError, StoreUnsuitableError
 from holdfast.index import Entry, EntryState, Index, read_check
 from holdfast.index import environment as environment_module
 from holdfast.index.transactions import RESERVE_BYTES
+from holdfast.store import StoreDirectory
 from holdfast.system.file_id import FileId
+from tests.support.disks.mounts import mounted, mounted_image
+from tests.support.users.privileges import needs_root
 
 ENTRY = Entry(EntryState.DIRTY, 5, 6, 7)
 BOOT = b"this boot"
@@ -243,6 +247,44 @@ def test_sync_and_close_leave_everything_on_the_disk(path: Path) -> None:
 
 
 # --- a full disk ------------------------------------------------------------------------------------------------------
+
+
+def _fill(file: FileIO) -> None:
+    while True:
+        file.write(bytes(4096))
+
+
+@needs_root
+def test_on_a_full_disk_what_is_not_trusted_makes_room_for_the_new_index(tmp_path: Path) -> None:
+    """Gain: after a power cut while the disk was full, no daemon could start."""
+    with mounted("tmpfs", tmp_path / "disk", "-o", "size=9m") as disk:
+        path = disk / "index"
+        begin(path).close()
+        with (disk / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space left"):
+            _fill(ballast)
+        index = Index.open(path, "another store", BOOT)
+        assert index.renewed == "of another store"
+        index.entries.put(FileId(1), ENTRY)
+        index.close()
+        assert sorted(os.listdir(path)) == ["data.mdb", "lock.mdb"]
+
+
+@needs_root
+def test_on_a_full_btrfs_too_deletions_are_recorded(workspace: Path) -> None:
+    """btrfs writes elsewhere what is overwritten, so that room which is reserved in a file is no help."""
+    with mounted_image("btrfs", workspace / "disk", 128 * 2**20) as disk:
+        store = StoreDirectory.open(disk / "store")
+        index = Index.open(store.index_path, store.store_id)
+        for inode in range(1, 3000):
+            index.entries.put(FileId(inode), ENTRY)
+        assert index.sync()
+        with (disk / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space left"):
+            _fill(ballast)
+        for inode in range(1, 3000):
+            index.entries.discard(FileId(inode))
+        assert index.sync()
+        index.close()
+        store.close()
 
 
 def test_room_is_kept_ahead_for_changes_on_a_full_disk(path: Path) -> None:
