@@ -7,6 +7,7 @@ files. At its size limit it is renamed to ``NAME.1``, and a new one begins. A cr
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -117,12 +118,15 @@ class EventLog:
     def _write(self, event: Event) -> None:
         if self._file is None:
             return
-        line = json.dumps({**event.fields, "time": event.time, "kind": event.kind}) + "\n"
+        line = (json.dumps({**event.fields, "time": event.time, "kind": event.kind}) + "\n").encode()
         try:
             fd = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, MODE)
             try:
-                os.write(fd, line.encode())
-                full = os.fstat(fd).st_size > self._max_bytes
+                written_bytes, size_bytes = os.write(fd, line), os.fstat(fd).st_size
+                if written_bytes < len(line):  # a full disk takes a part; the next event would end up on the same line
+                    os.ftruncate(fd, size_bytes - written_bytes)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                full = size_bytes > self._max_bytes
             finally:
                 os.close(fd)
             if full:

@@ -10,6 +10,7 @@ import logging
 import logging.handlers
 import os
 import stat as stat_module
+import sys
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
@@ -38,12 +39,32 @@ def withdraw(file: Path) -> None:
 
 
 class PrivateLogFile(logging.handlers.RotatingFileHandler):
-    """A log file of at most ``max_bytes``, and the one before it as ``NAME.1``. Raises ``OSError``."""
+    """A log file of at most ``max_bytes``, and the one before it as ``NAME.1``. Raises ``OSError``.
+
+    What the disk does not take is lost, and told of on stderr: once, until it takes a line again.
+    """
 
     def __init__(self, file: Path, max_bytes: int) -> None:
+        self._fails = self._is_told = False
         withdraw(file)
         withdraw(file.with_name(f"{file.name}.1"))
         super().__init__(file, maxBytes=max_bytes, backupCount=1)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        self._fails = False
+        super().emit(record)
+        self._is_told = self._fails
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 logging's name
+        """Tell of a line that could not be written."""
+        problem = sys.exc_info()[1]
+        if not isinstance(problem, OSError):
+            super().handleError(record)
+            return
+        self._fails = True
+        if not self._is_told and sys.stderr is not None:
+            sys.stderr.write(f"holdfastd: can't write to the log {self.baseFilename}: {problem.strerror}\n")
 
     def _open(self) -> TextIOWrapper:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO must not hold up the start

@@ -16,6 +16,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from holdfast.telemetry import Counters, EventLog
 from holdfast.telemetry import events as events_module
+from tests.support.disks.mounts import mounted
+from tests.support.users.privileges import needs_root
 
 
 class Clock:
@@ -184,6 +186,17 @@ def test_a_file_that_can_not_be_written_costs_no_event(tmp_path: Path, caplog: p
 
 
 # --- counters ---------------------------------------------------------------------------------------------------------
+
+
+@needs_root
+def test_a_disk_that_gets_full_leaves_whole_lines(tmp_path: Path) -> None:
+    with mounted("tmpfs", tmp_path / "disk", "-o", "size=8k") as disk:
+        events = EventLog(Clock(), disk / "events.jsonl")
+        for _ in range(100):
+            events.emit("remote-down", problem="x" * 300)
+        found = lines(disk / "events.jsonl")
+        assert 10 < len(found) < 100
+        assert {str(event["problem"]) for event in found} == {"x" * 300}
 
 
 def test_counters_begin_at_zero_and_have_names() -> None:
