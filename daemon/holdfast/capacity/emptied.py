@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 
@@ -10,6 +11,8 @@ import trio
 from holdfast.store import Tree
 from holdfast.transfer import CachedCopies, Ownership
 from holdfast.zones import ZoneMap
+
+_log = logging.getLogger("holdfast.capacity")
 
 
 class EmptiedDirectories:
@@ -46,7 +49,11 @@ class EmptiedDirectories:
         place = self._zones.place_of(path) if path else None
         if place is None or place.zone.remote is None or path == place.zone.prefix:
             return False
-        return self._copies.drop_emptied_directory(path, self._owners[place.zone.remote])
+        try:
+            return self._copies.drop_emptied_directory(path, self._owners[place.zone.remote])
+        except OSError as problem:
+            _log.debug("the empty directory %s can't be removed: %s", os.fsdecode(path), problem)
+            return False
 
     def _empty_ones(self) -> list[bytes]:
         """Return the empty directories in the zones of stores."""

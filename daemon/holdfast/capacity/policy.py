@@ -49,11 +49,6 @@ class Limits:
         return Space(int(self.min_free_share * disk.files), size_bytes)
 
 
-CLEARLY_BELOW = 0.9
-"""The share of the reserve below which a disk is full. Eviction keeps the reserve free, so a disk that is only just below it
-is at work. The alert has the same share."""
-
-
 @dataclass(frozen=True, slots=True)
 class Usage:
     """The bytes that the cache has on a disk, and the space of that disk."""

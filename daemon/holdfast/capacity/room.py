@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 import trio
@@ -22,7 +23,7 @@ from holdfast.capacity.policy import Candidate, Limits, Usage, can_ever_fit, to_
 from holdfast.capacity.victims import Victims
 from holdfast.errors import CacheFullError, FileBusyError, IndexUnwritableError
 from holdfast.index import Entry, EntryState, Index
-from holdfast.store import Space
+from holdfast.store import NO_ROOM, Space
 from holdfast.system.file_id import FileId
 from holdfast.telemetry import Counters, EventLog
 from holdfast.telemetry.wakeups import sleep_within
@@ -36,6 +37,7 @@ RELEASE_SECONDS = 0.05
 """A file that was just closed counts as open until the kernel has sent its RELEASE."""
 _TURN_SECONDS = 0.001  # of the event loop, for evicting
 _MOST_WAITS = 200  # of such a time, until what was deleted is free on the disk
+_SHOWN_WAITS = 4  # of such a time, until a disk shows what was freed: XFS does that a moment later
 _VAIN_SECONDS = 1.0
 _VAIN_FACTOR = 10.0  # who keeps trying on a disk without a copy to evict takes a tenth of the time at most
 _SPARE = Space(16, 2**20)
@@ -94,7 +96,7 @@ class Room:
     async def _evict_for(self, wanted: Space) -> None:
         async with self._lock:
             for _ in range(_TRIES if can_ever_fit(self.limits, self.usage(), wanted.size_bytes) else 0):
-                await self.evict(self._missing(wanted))
+                await self._evict_until(lambda: self._missing(wanted))
                 if not any(self._missing(wanted)):
                     return
                 await trio.sleep(RELEASE_SECONDS)
@@ -113,13 +115,15 @@ class Room:
     async def with_room(self, change: Callable[[], Awaitable[_T]], size_bytes: int = 0) -> _T:
         """Carry out ``change``, which takes about ``size_bytes``; if the disk has no room for it, evict and try again.
 
-        A change that fails so must have done nothing. Its error is raised if nothing can be evicted for it.
+        A change that fails so must have done nothing. Its error is raised if nothing can be evicted for it. EDQUOT may be
+        the limit of the disk as the daemon has it, or of somebody else, for whom evicting is no help.
         """
         for attempt in range(_TRIES):
             try:
                 return await change()
             except OSError as problem:
-                if problem.errno != errno.ENOSPC or not await self._make_way(size_bytes):
+                is_others = problem.errno == errno.EDQUOT and self.disk.has_room(_needed(size_bytes))
+                if problem.errno not in NO_ROOM or is_others or not await self._make_way(size_bytes):
                     raise
             if attempt:  # a journal gives out again what was freed only after its next commit
                 await trio.sleep(RELEASE_SECONDS * 2.0**attempt)
@@ -154,23 +158,44 @@ class Room:
 
     async def _make_way(self, size_bytes: int) -> bool:
         """Evict because the disk was full; say whether it has room for so many bytes now."""
-        wanted = Space(_SPARE.files, size_bytes + _SPARE.size_bytes)
+        wanted = _needed(size_bytes)
         async with self._lock:
             if self.disk.has_room(wanted):
                 return True  # others have been faster; or it is not for want of room
             usage, began = self.usage(), time.monotonic()
-            if usage.disk.free_bytes + usage.cached_bytes < size_bytes:
+            if size_bytes > _SPARE.size_bytes and usage.disk.free_bytes + usage.cached_bytes < size_bytes:
                 return False
-            if began >= self._vain_until and not any(await self.evict(self._missing_now(wanted))):
-                now = time.monotonic()
-                self._vain_until = now + _VAIN_FACTOR * (now - began)
+            now = self.disk.now
+            pending = Space(usage.disk.free_files - now.free_files, usage.disk.free_bytes - now.free_bytes)
+            missing = partial(self._missing_beside, pending, wanted)
+            if began >= self._vain_until and not await self._evict_until(missing, missing):
+                ended = time.monotonic()
+                self._vain_until = ended + _VAIN_FACTOR * (ended - began)
         return await self._is_free(Space(1, size_bytes))  # without the lock: it may take long, and others want to evict
 
-    def _missing_now(self, wanted: Space) -> Space:
-        """Return what to evict for ``wanted``: what has been deleted is no help to it until it is free."""
-        disk, reserve = self.disk.now, self._missing(wanted)
-        files = wanted.files - disk.free_files if disk.files else 0
-        return Space(max(reserve.files, files), max(reserve.size_bytes, wanted.size_bytes - disk.free_bytes))
+    def _missing_beside(self, pending: Space, wanted: Space) -> Space:
+        """Return what to evict for ``wanted``. What was deleted before, ``pending``, is no help to it until it is free."""
+        disk, reserve = self.disk.look(), self._missing(wanted)
+        files = wanted.files + pending.files - disk.free_files if disk.files else 0
+        size_bytes = wanted.size_bytes + pending.size_bytes - disk.free_bytes
+        return Space(max(reserve.files, files), max(reserve.size_bytes, size_bytes))
+
+    async def _evict_until(self, missing: Callable[[], Space], left: Callable[[], Space] | None = None) -> bool:
+        """Evict until nothing is ``missing``, or left to evict; say whether anything was evicted. ``left`` as for ``evict``.
+
+        A copy may take less of the disk than its size (holes, compression), and a file system may free it late. So the disk
+        is asked, and if what went was not enough, more goes each time.
+        """
+        factor = 1
+        while any(lacking := missing()):
+            if not any(await self.evict(Space(lacking.files * factor, lacking.size_bytes * factor), left)):
+                break
+            factor *= 2
+            for _ in range(_SHOWN_WAITS):
+                if not any(missing()):
+                    break
+                await trio.sleep(RELEASE_SECONDS)
+        return factor > 1
 
     async def _is_free(self, wanted: Space) -> bool:
         """Say whether ``wanted`` can be taken, once what has been deleted is free on the disk."""
@@ -187,36 +212,48 @@ class Room:
         missing, usage = self._missing(wanted), self.usage()
         disk, reserve = usage.disk, self.limits.reserve(usage.disk)
         name = f"the disk {self.disk.path}" if self.disk.number else "the disk"
-        if missing.files:
-            return (
-                f"{name} has {disk.free_files} of {disk.files} inodes free ({reserve.files} are kept free), and "
-                "evicting can't make enough; delete files, or use a file system with more inodes: bytes are no help"
-            )
         if missing.size_bytes:
             return (
                 f"{usage.cached_bytes} cached, {disk.free_bytes} free on {name} ({reserve.size_bytes} are kept free), and "
                 "evicting can't make enough; raise cache.max_bytes, lower the reserve (cache.min_free_share and "
                 "cache.min_free_bytes), or free some disk"
             )
+        if missing.files:
+            return (
+                f"{name} has {disk.free_files} of {disk.files} inodes free ({reserve.files} are kept free), and "
+                "evicting can't make enough; delete files, or use a file system with more inodes: bytes are no help"
+            )
         return ""
 
     # --- eviction ----------------------------------------------------------------------------------------------------
 
-    async def evict(self, wanted: Space) -> Space:
-        """Evict until ``wanted`` is freed or nothing is left to evict; return what was freed."""
+    async def evict(self, wanted: Space, left: Callable[[], Space] | None = None) -> Space:
+        """Evict until ``wanted`` is freed or nothing is left to evict; return what was freed, by the sizes of the copies.
+
+        It ends earlier when ``left`` says that nothing is missing any more, because they took more than that.
+        """
         freed = _NOTHING
         if not any(wanted) or (self.disk.number and not self._cached_bytes):  # on the first, empty directories may go
             return freed
         self._index.entries.flush_uses()
         self._victims.begin()
-        until = time.monotonic() + _TURN_SECONDS
-        while not _covers(freed, wanted) and (candidate := await self._victims.next()) is not None:
-            freed = self._evict(candidate, freed, with_directory=freed.files < wanted.files)
+        until, problems = time.monotonic() + _TURN_SECONDS, list[OSError]()
+        while not _covers(freed, wanted):
+            if freed.files and left is not None and not any(left()):
+                break
+            if (candidate := await self._victims.next()) is None:
+                break
+            try:
+                freed = self._evict(candidate, freed, with_directory=freed.files < wanted.files)
+            except OSError as problem:
+                problems.append(problem)
             if time.monotonic() > until:
                 await trio.lowlevel.checkpoint()
                 until = time.monotonic() + _TURN_SECONDS
         if freed.files < wanted.files and not self.disk.number:
             freed = Space(freed.files + await self._emptied.drop_all(wanted.files - freed.files), freed.size_bytes)
+        if problems:
+            _log.warning("can't remove copies from the disk (%d), the last one: %s", len(problems), problems[-1])
         if freed.files:
             self._events.emit("evicted", bytes=freed.size_bytes, inodes=freed.files)
         return freed
@@ -291,7 +328,7 @@ class Room:
     def _tell(self, *, is_full: bool) -> None:
         """Record that nothing is left to evict though the reserve is not free, and that it is again."""
         if is_full and not self._is_full:
-            of = "inodes" if self._missing().files else "bytes"
+            of = "bytes" if self._missing().size_bytes else "inodes"  # without bytes, XFS has no inodes either
             self._events.emit("disk-full", disk=self.disk.path, of=of, problem=self.advice())
         elif self._is_full and not is_full:
             self._events.emit("disk-has-room-again", disk=self.disk.path)
@@ -304,6 +341,11 @@ class Room:
         if entry.state is not EntryState.CLEAN or not entry.names:
             return False
         return not any(self._index.pins.cover(name.path) for name in entry.names)
+
+
+def _needed(size_bytes: int) -> Space:
+    """Return what a change takes that writes so many bytes."""
+    return Space(_SPARE.files, size_bytes + _SPARE.size_bytes)
 
 
 def _covers(freed: Space, wanted: Space) -> bool:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from holdfast.capacity import CLEARLY_BELOW, Limits
+from holdfast.capacity import Limits
 from holdfast.cli.finding import Check, Finding
 from holdfast.cli.output import size
 from holdfast.config import Config, LoadedConfig, ZoneSection, is_secret, load
@@ -17,6 +17,7 @@ from holdfast.control.messages import Status
 from holdfast.errors import ConfigurationError, HoldfastError, MountpointError
 from holdfast.mount import mountpoint
 from holdfast.preflight import start_checks
+from holdfast.problems import CLEARLY_BELOW
 from holdfast.remote import RemoteStore, directory_of
 from holdfast.remote.redaction import public_url
 from holdfast.remote.store_options import ENDPOINTS, plain_name
@@ -90,8 +91,8 @@ def _disk(directory: Path, limits: Limits) -> Iterator[Finding]:
     if disk.free_bytes < CLEARLY_BELOW * reserve.size_bytes:
         mend = "free some disk, or lower the reserve (cache.min_free_share, cache.min_free_bytes)"
         yield Finding("store", "fail", f"{size(disk.free_bytes)} free in {directory}, less than the reserve", mend)
-    else:
-        yield Finding("store", "ok", f"{size(disk.free_bytes)} free in {directory}")
+        return
+    yield Finding("store", "ok", f"{size(disk.free_bytes)} free in {directory}")
     if disk.free_files < CLEARLY_BELOW * reserve.files:
         found = f"{disk.free_files} of {disk.files} inodes free in {directory}, less than the reserve"
         yield Finding("store", "fail", found, "delete files, or use a file system with more inodes (mkfs.ext4 -N)")

@@ -10,6 +10,7 @@ from holdfast.cli import kernel_advice
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
 from holdfast.cli.output import counted, duration, moment, print_json, print_json_line, print_table, say, size
 from holdfast.control.messages import BatchInfo, EventInfo, OtherDiskStatus, Status
+from holdfast.problems import CLEARLY_BELOW
 
 _SHOWN_PARTS = 3
 _SHORTEST_SECONDS = 0.05
@@ -74,7 +75,8 @@ def _rows(found: Status) -> list[tuple[str, str]]:
     rows.append(("disk", f"{size(found.free_bytes)} free, {size(found.min_free_bytes)} kept free{where}"))
     if found.files:
         free, kept = f"{found.free_files:,} free of {found.files:,}", f"{found.min_free_files:,} kept free"
-        few = " (NO NEW FILES: the disk is out of inodes)" if not found.free_files else ""
+        is_only_of_inodes = not found.free_files and found.free_bytes >= CLEARLY_BELOW * found.min_free_bytes
+        few = " (NO NEW FILES: the disk is out of inodes)" if is_only_of_inodes else ""
         rows.append(("inodes", f"{free}, {kept}{few}"))
     rows += (("disk", _other_disk(disk)) for disk in found.other_disks)
     for name, remote in found.remotes.items():

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from holdfast.capacity import CLEARLY_BELOW
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.served_mount import ServedMount
 from holdfast.holdings.report import LONGEST_PROBLEM, MOST_PROBLEMS, NodeHealth
-from holdfast.problems import DRAINING, STORE
+from holdfast.problems import CLEARLY_BELOW, DRAINING, STORE
 
 _MANY_DELETIONS = 1000
 _ABSENT = "what was there fails with EIO until it is mounted and the daemon restarted, or store.other_disks leaves it out"
@@ -60,7 +59,7 @@ class Health:
             name = f"the disk {room.disk.path}" if room.disk.number else "the disk of the store directory"
             if disk.free_bytes < CLEARLY_BELOW * reserve.size_bytes:
                 found.append(f"{name} is full, and evicting makes no more room")
-            if disk.free_files < CLEARLY_BELOW * reserve.files:
+            elif disk.free_files < CLEARLY_BELOW * reserve.files:
                 found.append(f"{name} has hardly any inodes left, and evicting frees no more of them")
         if self.mount.session.passthrough_possible and self.mount.session.data_mode != "passthrough":
             found.append(f"no passthrough, so state stores are slow ({self.mount.session.data_mode})")

@@ -169,6 +169,8 @@ class Files:
         self.gone: list[int] = []
         self.broken: set[int] = set()
         """Files on a disk that answers EIO."""
+        self.takes: dict[int, int] = {}
+        """The bytes that files take of the disk, where that is not their size."""
 
     def is_open(self, inode: FileId) -> bool:
         return inode in self.open
@@ -189,7 +191,7 @@ class Files:
             self.index.entries.put(inode, entry)
         else:
             self.index.entries.discard(inode)
-            self.free_bytes += entry.size_bytes
+            self.free_bytes += self.takes.get(inode, entry.size_bytes)
             self.free_files += 1
             self.gone.append(inode)
         return True
@@ -316,6 +318,18 @@ async def test_what_a_user_holds_up_is_passed_over(files: Files, index: Index) -
     files.held.add(1)
     await make_room_for(files, max_bytes=300).make_room(100)
     assert files.gone == [2]
+
+
+async def test_what_the_disk_does_not_remove_is_passed_over_and_told_of(
+    files: Files, index: Index, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An immutable file, or a directory with a bad block: the daemon goes on with the others."""
+    for inode in range(1, 4):
+        put(index, inode, 100, inode)
+    files.broken = {1}
+    await make_room_for(files, max_bytes=300).make_room(100)
+    assert files.gone == [2]
+    assert "can't remove copies from the disk (1), the last one: [Errno 5] Input/output error" in caplog.text
 
 
 async def test_an_entry_without_names_stays(files: Files, index: Index) -> None:
@@ -614,8 +628,79 @@ async def test_nothing_goes_for_a_change_that_is_too_large_for_the_disk(files: F
         raise OSError(errno.ENOSPC, "full")
 
     with pytest.raises(OSError, match="full"):
-        await make_room_for(files).with_room(partial(trio.to_thread.run_sync, change), 10**6)
+        await make_room_for(files).with_room(partial(trio.to_thread.run_sync, change), 10**7)
     assert files.gone == []
+
+
+@pytest.fixture
+def is_full(files: Files) -> Callable[[], None]:
+    """A change of a MiB, for which the disk has no room at first."""
+    files.free_bytes = 0
+
+    def change() -> None:
+        if files.free_bytes < 2**20:
+            raise OSError(errno.ENOSPC, "full")
+
+    return change
+
+
+async def test_more_goes_if_a_copy_took_less_than_its_size(
+    files: Files, index: Index, is_full: Callable[[], None], autojump_clock: trio.testing.MockClock, threads_in_line: None
+) -> None:
+    """As one with holes, or where the file system compresses."""
+    for inode in range(1, 7):
+        put(index, inode, 2 * 2**20, inode)
+    files.takes = {1: 0, 2: 0}
+    await make_room_for(files).with_room_at_once(is_full)
+    assert files.gone == [1, 2, 3]
+
+
+async def test_no_more_goes_if_a_copy_took_more_than_its_size(
+    files: Files, index: Index, is_full: Callable[[], None]
+) -> None:
+    """As one with blocks beyond its end: all sizes together are less than what is wanted."""
+    for inode in range(1, 7):
+        put(index, inode, 1, inode)
+    files.takes = {1: 40 * 2**20}
+    await make_room_for(files).with_room_at_once(is_full)
+    assert files.gone == [1]
+
+
+async def test_a_copy_is_fetched_when_enough_has_gone_not_only_by_the_sizes(
+    files: Files, index: Index, autojump_clock: trio.testing.MockClock, threads_in_line: None
+) -> None:
+    for inode in range(1, 20):
+        put(index, inode, 100, inode)
+    files.free_bytes, files.takes = 100, dict.fromkeys(range(1, 20), 10)
+    await make_room_for(files, min_free_bytes=100).make_room(50)
+    assert files.free_bytes == 150
+    assert files.gone == [1, 2, 3, 4, 5]
+
+
+async def test_a_limit_of_the_disk_as_the_daemon_has_it_makes_copies_go(files: Files, index: Index) -> None:
+    """A project quota on the store directory, for example: statvfs(3) shows what it leaves."""
+    put(index, 1, 4 * 2**20)
+    files.free_bytes = 0
+
+    def change() -> None:
+        if not files.free_bytes:
+            raise OSError(errno.EDQUOT, "the project's limit")
+
+    await make_room_for(files).with_room_at_once(change)
+    assert files.gone == [1]
+
+
+async def test_a_limit_of_somebody_else_is_no_reason_to_evict_or_to_wait(files: Files, index: Index) -> None:
+    put(index, 1, 4 * 2**20)
+    tries = []
+
+    def change() -> None:
+        tries.append(1)
+        raise OSError(errno.EDQUOT, "the user's limit")
+
+    with pytest.raises(OSError, match="the user's limit"):
+        await make_room_for(files).with_room_at_once(change)
+    assert (files.gone, tries) == ([], [1])
 
 
 async def test_a_full_disk_is_told_once_and_when_it_has_room_again(
@@ -632,6 +717,21 @@ async def test_a_full_disk_is_told_once_and_when_it_has_room_again(
         files.free_files = 100
         await trio.sleep(20)
         assert [event.kind for event in events.since(0)] == ["disk-full", "disk-has-room-again"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_disk_without_bytes_lacks_bytes_though_it_has_no_inodes_either(
+    files: Files, events: EventLog, autojump_clock: trio.testing.MockClock, threads_in_line: None
+) -> None:
+    """XFS makes inodes as they are needed, and has none left when it has no bytes."""
+    files.free_bytes = files.free_files = 0
+    room = make_room_for(files, events, min_free_share=0.1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(room.run)
+        await trio.sleep(20)
+        fields = events.since(0)[0].fields
+        assert fields["of"] == "bytes"
+        assert "bytes are no help" not in str(fields["problem"])
         nursery.cancel_scope.cancel()
 
 
