@@ -7,7 +7,8 @@ this node knew is deleted: if another node has stored an object under the name s
 A deletion waits for a PUT of the same name that was under way before it: otherwise the PUT could come after it.
 
 S3 gives times in seconds, so the same bytes stored by two nodes within one second have the same etag and time. Therefore an
-object that this node has just stored is deleted as its own, by its signature, and not as the version with that time.
+object that this node has just stored is deleted as its own, by its signature, and not as the version with that time. An
+object with other bytes is another node's, which this node has seen since: that is deleted as any other version.
 
 The record survives the daemon; after a power cut a deletion that was not waited for (fsync of the directory) may be undone.
 A failed deletion stays pending. After a passing error it is tried again soon, until the deadline; then, or after a final
@@ -85,8 +86,8 @@ class Deletions:
     _pending: dict[bytes, _Attempt] = field(default_factory=dict, init=False)
     _set_aside: set[bytes] = field(default_factory=set, init=False)
     _being_stored: set[bytes] = field(default_factory=set, init=False)
-    _just_stored: dict[bytes, float] = field(default_factory=dict, init=False)
-    """Paths at which this node has just stored objects, and when; the latest last."""
+    _just_stored: dict[bytes, tuple[float, str]] = field(default_factory=dict, init=False)
+    """When this node has just stored objects, and with which etags, by path; the latest last."""
     _changed: trio.Event = field(default_factory=trio.Event, init=False)
     _sleeps_until: float = field(default=math.inf, init=False)
 
@@ -108,7 +109,8 @@ class Deletions:
         Return the version that is recorded.
         """
         self._forget_stored_earlier()
-        if version.path in self._just_stored:
+        _, stored = self._just_stored.get(version.path, (0.0, ""))
+        if stored and stored == version.etag:
             version = CachedName(version.path, version.etag)
         self.marks.mark_deleted(version)
         self._add(version, trio.current_time() + self.delay_seconds)
@@ -159,10 +161,8 @@ class Deletions:
         try:
             if attempt is None:
                 yield ""
-                self._note_stored(path)
                 return
             yield await self._etag_to_replace(attempt.version) if by_version else ""
-            self._note_stored(path)
             self._drop(attempt)
         except ObjectExistsError:
             if attempt is not None:
@@ -174,6 +174,12 @@ class Deletions:
                 self._end_try(attempt, trio.current_time() + self.delay_seconds)
             if path in self._pending:
                 self._wake()
+
+    def stored(self, path: bytes, etag: str) -> None:
+        """Note that this node has just stored an object at ``path``."""
+        self._forget_stored_earlier()
+        self._just_stored.pop(path, None)
+        self._just_stored[path] = trio.current_time(), etag
 
     async def flush(self, paths: list[bytes] | None = None) -> None:
         """Return when the deletions of ``paths`` are done (None: all that are pending now).
@@ -267,14 +273,9 @@ class Deletions:
             return ""
         return info.etag if may_delete(self.access.store, info, version, self.owner) else ""
 
-    def _note_stored(self, path: bytes) -> None:
-        self._forget_stored_earlier()
-        self._just_stored.pop(path, None)
-        self._just_stored[path] = trio.current_time()
-
     def _forget_stored_earlier(self) -> None:
         since = trio.current_time() - _JUST_SECONDS
-        while self._just_stored and self._just_stored[path := next(iter(self._just_stored))] < since:
+        while self._just_stored and self._just_stored[path := next(iter(self._just_stored))][0] < since:
             del self._just_stored[path]
 
     def _add(self, version: CachedName, due: float, refusals: int = 0) -> None:

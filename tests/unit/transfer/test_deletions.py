@@ -224,6 +224,7 @@ async def test_what_this_node_has_just_stored_is_deleted_as_its_own_whatever_eta
     for path in paths:
         async with deletions.replaced(path, by_version=False):
             info = access.put(key_of(path), "1", stored_by=stored_by)  # the same bytes in the same second
+        deletions.stored(path, "1")
         assert deletions.schedule(known(path, "1", info.modified_ns)) == known(path, "1")
     assert {(version.path, version.modified_ns) for version in index.marks.deletions()} == {(path, 0) for path in paths}
     async with running(deletions):
@@ -236,8 +237,20 @@ async def test_what_this_node_stored_a_while_ago_is_deleted_by_its_time(
 ) -> None:
     async with deletions.replaced(b"checkpoints/a", by_version=False):
         info = access.put("a", "1", stored_by=OWNER)
+    deletions.stored(b"checkpoints/a", "1")
     await trio.sleep(3)
     assert deletions.schedule(version_of(info)) == version_of(info)
+
+
+async def test_what_another_node_has_stored_over_ours_just_now_is_deleted_if_it_was_seen(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    deletions.stored(b"checkpoints/a", "1")
+    seen = access.put("a", "2", stored_by="another node")
+    async with running(deletions):
+        assert deletions.schedule(version_of(seen)) == version_of(seen)
+        await deletions.flush()
+    assert access.objects == {}
 
 
 async def test_without_metadata_the_etag_tells(

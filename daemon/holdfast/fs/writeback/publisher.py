@@ -150,6 +150,7 @@ class Publisher:
         """Note that there is a new object, in the directories that it implies."""
         if self._index.marks.is_whited_out(name.path):
             self._index.marks.uncover(name.path)
+        target.remote.deletions.stored(target.store_path, info.etag)
         target.remote.directories.stored(target.key, info)
         self._remote_deletes.let_go(name.place)
 
