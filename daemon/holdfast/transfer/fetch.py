@@ -31,7 +31,7 @@ from holdfast.remote import ObjectInfo
 from holdfast.store import Staging, mark_copy
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer.fair_slots import IN_BACKGROUND, WORK
-from holdfast.transfer.listing_cache import KnownObject
+from holdfast.transfer.known_object import KnownObject
 from holdfast.transfer.part_runs import PartRun
 from holdfast.transfer.partial_fetch import PartialFetch
 from holdfast.transfer.remotes import ObjectPath

@@ -11,7 +11,6 @@ Names here are bytes, as in the mount; keys are text. The cache is in memory onl
 from __future__ import annotations
 
 import math
-import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Set
 from copy import copy
@@ -22,9 +21,10 @@ import trio
 from holdfast.errors import RemoteError
 from holdfast.remote import DirectoryListing, ObjectInfo
 from holdfast.system.waits import before_waiting
+from holdfast.transfer.known_object import KnownObject, packed, unpacked
+from holdfast.transfer.name_questions import Question, outdate, outdate_earlier
 from holdfast.transfer.store_requests import RemoteAccess
 
-_NUMBERS = struct.Struct("<QQ")
 _MOST_NAMES = 250_000
 """The limit of names that are kept in all. A directory counts as one more: without a name in it, it takes 310 bytes
 (tracemalloc), a name about 200."""
@@ -46,14 +46,6 @@ def _nobody_cares(key: str, names: Set[bytes]) -> None:
     del key, names
 
 
-class KnownObject(NamedTuple):
-    """An object as a listing describes it."""
-
-    size_bytes: int
-    modified_ns: int
-    etag: str
-
-
 class _PendingList:
     """A pending LIST: when it began, the changes made here meanwhile, and how it ended."""
 
@@ -69,7 +61,18 @@ class _PendingList:
 class CachedListing:
     """The names directly below one prefix. ``listed_at`` is in trio time, ``-inf`` before the first LIST."""
 
-    __slots__ = ("_access", "_changed", "_fingerprint", "_names", "_pending", "exists", "key", "listed_at", "written_at")
+    __slots__ = (
+        "_access",
+        "_changed",
+        "_fingerprint",
+        "_names",
+        "_pending",
+        "_questions",
+        "exists",
+        "key",
+        "listed_at",
+        "written_at",
+    )
 
     _names: dict[bytes, bytes | None]
     """An object's size and time, packed, and its etag; None for a directory."""
@@ -86,6 +89,8 @@ class CachedListing:
         self._fingerprint = 0
         """The sum of the hashes of all names: two listings with the same sum have the same names."""
         self._pending: _PendingList | None = None
+        self._questions: tuple[Question, ...] = ()
+        """The questions about single names that are under way, in the order in which they began."""
 
     def __len__(self) -> int:
         return len(self._names)
@@ -101,11 +106,8 @@ class CachedListing:
 
     def object(self, name: bytes) -> KnownObject | None:
         """Return the cached object ``name``; None when there is none, or a directory."""
-        packed = self._names.get(name)
-        if packed is None:
-            return None
-        size_bytes, modified_ns = _NUMBERS.unpack_from(packed)
-        return KnownObject(size_bytes, modified_ns, packed[_NUMBERS.size :].decode())
+        found = self._names.get(name)
+        return None if found is None else unpacked(found)
 
     def has_directory(self, name: bytes) -> bool:
         """Say whether the cache has a directory ``name``."""
@@ -113,8 +115,8 @@ class CachedListing:
 
     def names(self) -> Iterator[tuple[bytes, bool]]:
         """Yield every name, and whether it is a directory."""
-        for name, packed in self._names.items():
-            yield name, packed is None
+        for name, found in self._names.items():
+            yield name, found is None
 
     def all_names(self) -> set[bytes]:
         """Return every name."""
@@ -137,21 +139,25 @@ class CachedListing:
     async def ask_about(self, name: bytes, key: str, *, retry: bool = True) -> None:
         """Bring one name up to date, with what the store has at ``key``: an object, a directory, or nothing.
 
-        A change that this node makes to the name meanwhile wins over the answers. Raises ``RemoteError``; without ``retry``
-        the store is asked only once.
+        What this node does to the name meanwhile, even if it undoes it again, and answers to later questions win over this
+        one's. Raises ``RemoteError``; without ``retry`` the store is asked only once.
         """
         await before_waiting()
-        before = self._names.get(name, b"")
-        found = await self._access.find(key, retry=retry)
-        if self._names.get(name, b"") != before:
+        question = Question(name)
+        self._questions += (question,)
+        try:
+            found = await self._access.find(key, retry=retry)
+        finally:
+            at = self._questions.index(question)
+            earlier, self._questions = self._questions[:at], self._questions[:at] + self._questions[at + 1 :]
+        if question.is_outdated:
             return
+        outdate(earlier, name)
         was_there = name in self._names
         if isinstance(found, ObjectInfo):
-            self.put(name, found)
-        elif found:
-            self.put_directory(name)
+            self._change(name, packed(found), True)
         else:
-            self.remove(name)
+            self._change(name, None, bool(found))
         if self.is_known and was_there != (name in self._names):
             self._changed(self.key, {name})
 
@@ -173,7 +179,8 @@ class CachedListing:
 
     def put(self, name: bytes, info: ObjectInfo | KnownObject) -> None:
         """Note that the store was seen to have the object ``name``."""
-        self._change(name, _NUMBERS.pack(info.size_bytes, info.modified_ns) + info.etag.encode(), True)
+        outdate(self._questions, name)
+        self._change(name, packed(info), True)
 
     def note_writing(self) -> None:
         """Note that this node is storing or deleting objects in the directory."""
@@ -181,23 +188,25 @@ class CachedListing:
 
     def put_directory(self, name: bytes) -> None:
         """Note that there are objects below ``name``."""
+        outdate(self._questions, name)
         if self._pending is not None or self._names.get(name, b"") is not None:
             self._change(name, None, True)
 
     def remove(self, name: bytes) -> None:
         """Note that ``name`` is gone."""
+        outdate(self._questions, name)
         self._change(name, None, False)
 
-    def _change(self, name: bytes, packed: bytes | None, present: bool) -> None:
+    def _change(self, name: bytes, as_object: bytes | None, present: bool) -> None:
         if self._pending is not None:
-            self._pending.changes.append((name, packed, present))
-        self._apply(name, packed, present)
+            self._pending.changes.append((name, as_object, present))
+        self._apply(name, as_object, present)
 
-    def _apply(self, name: bytes, packed: bytes | None, present: bool) -> None:
+    def _apply(self, name: bytes, as_object: bytes | None, present: bool) -> None:
         if (name in self._names) != present:
             self._fingerprint += hash(name) if present else -hash(name)
         if present:
-            self._names[name] = packed
+            self._names[name] = as_object
             self.exists = True
         else:
             self._names.pop(name, None)
@@ -220,8 +229,8 @@ class CachedListing:
         try:
             listing = await self._access.list_directory(self.key, retry=False)
             is_long = len(listing.objects) > _LONG_LISTING
-            packed = await trio.to_thread.run_sync(_packed, listing) if is_long else _packed(listing)
-            self._adopt(packed, listing.exists, pending)
+            names = await trio.to_thread.run_sync(_names_in, listing) if is_long else _names_in(listing)
+            self._adopt(names, listing.exists, pending)
         except RemoteError as problem:
             pending.problem = problem.with_traceback(None)
         finally:
@@ -229,11 +238,12 @@ class CachedListing:
             pending.done.set()
         return pending.problem
 
-    def _adopt(self, packed: _Packed, exists: bool, pending: _PendingList) -> None:
+    def _adopt(self, listed: _ListedNames, exists: bool, pending: _PendingList) -> None:
         before, fingerprint, was_known = self._names, self._fingerprint, self.is_known
-        self._names, self._fingerprint = packed
+        self._names, self._fingerprint = listed
         self.exists = exists
         self.listed_at = pending.began
+        outdate_earlier(self._questions, pending.began)
         for change in pending.changes:
             self._apply(*change)
         if was_known and self._fingerprint != fingerprint:
@@ -245,26 +255,23 @@ class CachedListing:
         self._changed(self.key, (self._names or before).keys() if is_long else self._names.keys() ^ before.keys())
 
 
-class _Packed(NamedTuple):
+class _ListedNames(NamedTuple):
     """The part of a listing that is kept."""
 
     names: dict[bytes, bytes | None]
     fingerprint: int
 
 
-def _packed(listing: DirectoryListing) -> _Packed:
+def _names_in(listing: DirectoryListing) -> _ListedNames:
     """Return the names that files here can have, with what is kept of each.
 
     It makes no calls that run long, because those would stop all threads.
     """
-    names: dict[bytes, bytes | None] = {
-        name.encode(): _NUMBERS.pack(info.size_bytes, info.modified_ns) + info.etag.encode()
-        for name, info in listing.objects.items()
-    }
+    names: dict[bytes, bytes | None] = {name.encode(): packed(info) for name, info in listing.objects.items()}
     names.update((name.encode(), None) for name in listing.directories)
     if max(map(len, names), default=0) > _LONGEST_NAME_BYTES:
-        names = {name: packed for name, packed in names.items() if len(name) <= _LONGEST_NAME_BYTES}
-    return _Packed(names, sum(hash(name) for name in names))
+        names = {name: found for name, found in names.items() if len(name) <= _LONGEST_NAME_BYTES}
+    return _ListedNames(names, sum(hash(name) for name in names))
 
 
 class ListingCache:

@@ -16,7 +16,7 @@ import trio
 from holdfast.digest import Fingerprint, chunk_bytes_for, chunk_count
 from holdfast.errors import HoldfastError, ObjectChangedError, ObjectMissingError
 from holdfast.system.file_id import file_stat
-from holdfast.transfer.listing_cache import KnownObject
+from holdfast.transfer.known_object import KnownObject
 from holdfast.transfer.part_runs import PartRun
 from holdfast.transfer.remotes import ObjectPath
 

@@ -507,6 +507,48 @@ async def test_what_this_node_did_meanwhile_counts_more_than_the_head(
     assert directory.object(b"0") == KnownObject(5, 7, "mine")
 
 
+async def test_what_this_node_has_stored_and_removed_meanwhile_is_not_brought_back_by_the_head(
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    access.put("0", "mine")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(directory.ask_about, b"0", "query/offsets/0", retry=False))
+        await trio.sleep(access.seconds / 2)
+        directory.put(b"0", info("0", "mine"))
+        directory.remove(b"0")
+    assert b"0" not in directory
+
+
+async def test_of_two_questions_about_a_name_the_later_one_counts_whichever_is_answered_first(
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    for seconds_of_first in (0.3, 3.0):
+        access.objects.clear()
+        directory.put(b"0", info("0", "old"))
+        access.seconds = seconds_of_first
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(directory.ask_about, b"0", "query/offsets/0", retry=False))
+            await trio.sleep(0.5)
+            access.put("0", "new", size_bytes=3)
+            access.seconds = 1.0
+            nursery.start_soon(partial(directory.ask_about, b"0", "query/offsets/0", retry=False))
+        assert directory.object(b"0") == KnownObject(3, 10**18, "new")
+
+
+async def test_a_list_that_began_later_counts_more_than_the_head(
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    access.put("0", "old")
+    access.seconds = 3.0
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(directory.ask_about, b"0", "query/offsets/0", retry=False))
+        await trio.sleep(0.5)
+        access.put("0", "new", size_bytes=3)
+        access.seconds = 1.0
+        await directory.ask(trio.current_time())
+    assert directory.object(b"0") == KnownObject(3, 10**18, "new")
+
+
 async def test_a_name_that_can_not_be_asked_about_stays_as_it_was(
     directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
