@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import stat as stat_module
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
@@ -32,6 +33,8 @@ ATTRIBUTE = "user.holdfast"
 _BUFFER_BYTES = 2**20
 _SEND_BYTES = 2**30
 _MOST_ATTEMPTS = 100
+_LONGEST_TICK_NS = 10 * 10**6
+"""The length of a tick with CONFIG_HZ=100, the least that Linux has."""
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _OF_STORE = {errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """The errors that concern the whole store: what fails for one file would fail for any other."""
@@ -109,11 +112,24 @@ def write_file(place: Place, source: UploadSource, metadata: dict[str, str]) -> 
                 view = view[os.write(fd, view) :]
         if metadata:
             os.setxattr(fd, ATTRIBUTE, json.dumps(metadata).encode())
+        _tell_time_precisely(fd)
         sign_of_life(source.size_bytes)
         os.fsync(fd)
         return os.fstat(fd)
     finally:
         os.close(fd)
+
+
+def _tell_time_precisely(fd: int) -> None:
+    """Set the mtime of a file that was just written to the nanosecond: file systems tell the kernel's last tick.
+
+    Within a tick one object may be removed and another be stored that gets its inode number: with the same size they would
+    be one version. Where another machine's clock tells the time, as on NFS, it stays that clock's.
+    """
+    since_ns = time.time_ns() - os.fstat(fd).st_mtime_ns
+    if 0 <= since_ns < _LONGEST_TICK_NS:
+        now_ns = time.time_ns()
+        os.utime(fd, ns=(now_ns, now_ns))
 
 
 def move_to_key(staged: Place, root: str, key: str, *, create_only: bool) -> None:

@@ -26,6 +26,7 @@ from holdfast.errors import (
 )
 from holdfast.remote.contract import ObjectInfo, UploadSource
 from holdfast.remote.keys import PRIVATE, staged_key
+from holdfast.remote.obstore_answers import is_of_server
 from holdfast.remote.s3_whole import WholePuts
 
 _TRIED = ("condition-source", "condition-taken")
@@ -149,7 +150,7 @@ class LargeCreate:
         twin = staged_key()
         try:
             self._requests.copy_object(staged, twin, overwrite=False)
-            return self._requests.head(twin).etag == there.etag
+            return is_of_server(there.etag) and self._requests.head(twin).etag == there.etag
         finally:
             self._drop(twin)
 

@@ -22,9 +22,19 @@ _STANDARD_ATTRIBUTES = {
 
 
 def info_of(meta: Any) -> ObjectInfo:
-    """Return the info in a listing, or of an object without its metadata."""
+    """Return the info in a listing, or of an object without its metadata.
+
+    Some servers know no etag of what other tools have put where they keep their objects. The one that it gets here tells
+    versions of other sizes and times apart.
+    """
     key, size_bytes, time_ns = meta["path"], meta["size"], _nanoseconds(meta["last_modified"])
-    return ObjectInfo(key, storable_size_bytes(size_bytes, key), etag_of(meta), storable_time_ns(time_ns))
+    etag = etag_of(meta) or f"{size_bytes:x}-{time_ns:x}"
+    return ObjectInfo(key, storable_size_bytes(size_bytes, key), etag, storable_time_ns(time_ns))
+
+
+def is_of_server(etag: str) -> bool:
+    """Say whether the server itself knows the version by this etag, so that it can be the condition of a request."""
+    return etag.endswith('"')
 
 
 def info_with_metadata(result: Any, hyphen: str) -> ObjectInfo:

@@ -44,7 +44,7 @@ from holdfast.remote.keys import (
 from holdfast.remote.large_create import LargeCreate
 from holdfast.remote.life_signs import sign_of_life
 from holdfast.remote.many_deletions import delete_divided, delete_each, says_nothing_of_others
-from holdfast.remote.obstore_answers import etag_of, info_of, info_with_metadata, of_version
+from holdfast.remote.obstore_answers import etag_of, info_of, info_with_metadata, is_of_server, of_version
 from holdfast.remote.obstore_errors import translated
 from holdfast.remote.s3_checksums import S3Checksums
 from holdfast.remote.s3_whole import WholePuts
@@ -160,7 +160,7 @@ class ObstoreStore(RemoteStore):
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
         if end <= start:
             return ObjectBody(of_version(self._head(self._existing(key), etag), etag), start, iter(()))
-        options: Any = {"range": (start, end), **({"if_match": etag} if etag else {})}
+        options: Any = {"range": (start, end), **_condition(etag)}
         with self._request(f"GET {key}"):
             result = obstore.get(self._store, self._existing(key), options=options)
             info = of_version(info_with_metadata(result, self._hyphen), etag)
@@ -176,7 +176,8 @@ class ObstoreStore(RemoteStore):
             raise RemoteUnavailableError(f"{problem}: an unexpected answer to a write") from None
 
     def replace(self, key: str, version: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:
-        if source.data is None or isinstance(self._store, GCSStore):  # no such request in parts, nor by etag on GCS
+        # There is no such request in parts, nor by etag on GCS.
+        if source.data is None or isinstance(self._store, GCSStore) or not is_of_server(version):
             return super().replace(key, version, source, metadata)
         try:
             return self._put_in_place(self.checked_target(key), version, source, metadata)
@@ -278,7 +279,7 @@ class ObstoreStore(RemoteStore):
 
     def _head(self, key: str, etag: str) -> ObjectInfo:
         """Send a HEAD. Its errors have no body to tell what is missing or why it is refused, so another request asks."""
-        condition = {"if_match": etag} if etag else {}
+        condition = _condition(etag)
         whole: Any = {**condition, "head": True}
         first_byte: Any = {**condition, "range": (0, 1)}
         try:
@@ -348,6 +349,11 @@ class ObstoreStore(RemoteStore):
                 yield buffer
         if expected_bytes:
             raise RemoteUnavailableError(f"GET {key}: the body ended {expected_bytes} bytes early")
+
+
+def _condition(etag: str) -> dict[str, str]:
+    """Return the condition of a read. Where the server does not know the etag, its answer tells the version."""
+    return {"if_match": etag} if is_of_server(etag) else {}
 
 
 def upload_part_bytes(size_bytes: int) -> int:

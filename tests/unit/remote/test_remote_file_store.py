@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import stat
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -48,6 +49,31 @@ def test_objects_are_plain_files(root: Path, store: RemoteStore) -> None:
     (root / "a/by-hand").write_bytes(b"put here")
     assert content(store, "a/by-hand") == b"put here"
     assert store.head("a/by-hand").metadata == {}
+
+
+def test_objects_with_one_inode_number_and_size_within_a_tick_are_different_versions(
+    root: Path, store: RemoteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # so that many fit into a tick
+    inodes, etags = [], []
+    for number in range(ROUNDS):
+        etags.append(put(store, "a", b"%04d" % number).etag)
+        inodes.append((root / "a").stat().st_ino)
+        store.delete(["a"])
+    if len(set(inodes)) == ROUNDS:
+        pytest.skip("this file system uses no number again so soon")
+    assert len(set(etags)) == ROUNDS
+
+
+def test_the_time_is_the_file_systems_where_its_clock_is_another_ones(
+    root: Path, store: RemoteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_ns = time.time_ns
+    for ahead_ns in (-(10**9), 10**9):
+        monkeypatch.setattr(time, "time_ns", lambda ahead_ns=ahead_ns: real_ns() + ahead_ns)
+        before_ns = real_ns()
+        info = put(store, "a")
+        assert before_ns - 10**8 < info.modified_ns < real_ns()
 
 
 def test_a_disk_that_is_not_mounted_is_not_an_empty_store(root: Path, store: RemoteStore) -> None:
