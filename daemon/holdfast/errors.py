@@ -282,6 +282,10 @@ class RemoteUnsupportedError(RemoteRefusedError, code="remote-unsupported"):
     """The store has no such request, or not in the form in which it was sent."""
 
 
+class AccessDeniedError(RemoteRefusedError):
+    """The store denies access, to an object or to all of them. Some say no more than this of an expired token."""
+
+
 class CredentialsExpiredError(RemoteRefusedError, code="credentials-expired"):
     """The store refuses a token whose time is over."""
 

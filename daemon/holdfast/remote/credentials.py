@@ -9,6 +9,7 @@ logged.
 
 from __future__ import annotations
 
+import abc
 import configparser
 from collections.abc import Mapping
 from contextlib import suppress
@@ -84,17 +85,36 @@ def s3_profile_options(environment: Mapping[str, str]) -> dict[str, Any]:
     return options
 
 
-class ProfileKeys:
-    """The keys of a profile with a session token, as obstore asks for them: read from the files again every few seconds."""
+class RenewedKeys(abc.ABC):
+    """Keys that somebody else renews, as obstore asks for them: every few seconds."""
 
     refresh_threshold = timedelta(0)
 
+    def __init__(self) -> None:
+        self.token = ""
+        """The session token that obstore uses; "" before it has asked for the first, and for keys without one."""
+
+    @abc.abstractmethod
+    def newest(self) -> dict[str, Any]:
+        """Return ``access_key_id``, ``secret_access_key`` and ``token`` as they are by now. Raises what its source does."""
+
+    def __call__(self) -> dict[str, Any]:
+        """Return the keys, and when obstore is to ask again."""
+        keys = self.newest()
+        self.token = keys["token"] or ""
+        return {**keys, "expires_at": datetime.now(UTC) + _READ_AGAIN_AFTER}
+
+
+class ProfileKeys(RenewedKeys):
+    """The keys of a profile with a session token, which the files tell."""
+
     def __init__(self, environment: Mapping[str, str], name: str, keys: Mapping[str, str]) -> None:
+        super().__init__()
         self._environment = environment
         self._name = name
         self._keys = keys
 
-    def __call__(self) -> dict[str, Any]:
+    def newest(self) -> dict[str, Any]:
         """Return the keys. While a file can't be read, or has not all of them, those before stay."""
         with suppress(ConfigurationError):
             profile = _profile(self._environment, self._name) or {}
@@ -104,8 +124,19 @@ class ProfileKeys:
             "access_key_id": self._keys["access_key_id"],
             "secret_access_key": self._keys["secret_access_key"],
             "token": self._keys["session_token"],
-            "expires_at": datetime.now(UTC) + _READ_AGAIN_AFTER,
         }
+
+
+class BotoKeys(RenewedKeys):
+    """Keys that boto3 gets, and renews before they expire. obstore's own provider would keep them for half an hour."""
+
+    def __init__(self, provider: Any) -> None:
+        super().__init__()
+        self.config = provider.config
+        self._provider = provider
+
+    def newest(self) -> dict[str, Any]:
+        return {name: value for name, value in self._provider().items() if name != "expires_at"}
 
 
 def are_fixed(kind: str, settings: Mapping[str, Any]) -> bool:
@@ -149,6 +180,6 @@ def _provider_of_boto3(profile: str) -> Any:
             "which can ask for them, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         ) from None
     try:
-        return Boto3CredentialProvider(boto3.Session(profile_name=profile))
+        return BotoKeys(Boto3CredentialProvider(boto3.Session(profile_name=profile)))
     except (BotoCoreError, ValueError) as problem:
         raise ConfigurationError(f"$AWS_PROFILE: the profile {profile}: {problem}") from None

@@ -13,6 +13,7 @@ It is asked once, with two small objects that stay, and gets a whole file in one
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -27,8 +28,9 @@ from holdfast.errors import (
 from holdfast.remote.contract import ObjectInfo, UploadSource
 from holdfast.remote.keys import PRIVATE, staged_key
 from holdfast.remote.obstore_answers import is_of_server
-from holdfast.remote.s3_whole import WholePuts
 
+WholePut = Callable[[str, UploadSource, dict[str, str]], ObjectInfo]
+"""A function that creates an object from a file by one conditional request (``s3_whole``)."""
 _TRIED = ("condition-source", "condition-taken")
 """The objects below ``.holdfast/`` of which one is copied to the other. They have fixed names and stay: all nodes use the
 same, and it takes no right to delete."""
@@ -60,10 +62,10 @@ class LargeCreate:
     again, with the same metadata, they must not take their own object for another writer's.
     """
 
-    def __init__(self, requests: Requests, whole_puts: WholePuts | None = None) -> None:
-        """``whole_puts``: how else to create, if a server's conditional copies have to be tried before they are trusted."""
+    def __init__(self, requests: Requests, put_whole: WholePut | None = None) -> None:
+        """``put_whole``: how else to create, if a server's conditional copies have to be tried before they are trusted."""
         self._requests = requests
-        self._whole_puts = whole_puts
+        self._put_whole = put_whole
         self._keeps_condition: bool | None = None
         """True if the server refuses a copy to a name that is taken; None until it was tried."""
         self._trying = threading.Lock()
@@ -76,8 +78,8 @@ class LargeCreate:
         """
         in_doubt = bool(metadata) and self._in_doubt.get(key) == metadata
         self._refuse_early(key, in_doubt)
-        if self._whole_puts is not None and not self._is_condition_kept():
-            return self._whole_puts.create(key, source, metadata)
+        if self._put_whole is not None and not self._is_condition_kept():
+            return self._put_whole(key, source, metadata)
         staged = staged_key()
         try:
             self._requests.put_parts(staged, source, metadata)

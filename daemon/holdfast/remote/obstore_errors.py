@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from obstore import exceptions
 
 from holdfast.errors import (
+    AccessDeniedError,
     CredentialsExpiredError,
     HoldfastError,
     NameNotStorableError,
@@ -67,7 +68,8 @@ _PASSING = {
     "ServiceUnavailable",
     "InternalError",
 }
-_REFUSED = {"AccessDenied", "InvalidObjectState"}
+_DENIED = "AccessDenied"
+_ARCHIVED = "InvalidObjectState"
 _REFUSED_CREDENTIALS = {
     "SignatureDoesNotMatch",
     "InvalidAccessKeyId",
@@ -140,7 +142,7 @@ def _translation(what: str, problem: BaseException, secrets: Iterable[str]) -> H
     if isinstance(problem, exceptions.UnauthenticatedError):
         return RemoteRefusedError(f"{what}: the store refuses the credentials: {brief(problem, secrets)}")
     if isinstance(problem, exceptions.PermissionDeniedError):
-        return RemoteRefusedError(f"{what}: the store refuses: {brief(problem, secrets)}", of_store=False)
+        return AccessDeniedError(f"{what}: the store refuses: {brief(problem, secrets)}", of_store=False)
     if isinstance(problem, exceptions.InvalidPathError):  # a key found by a listing: ours were checked before
         return RemoteError(f"{text}; nothing beside it can be listed until it is renamed or deleted with another tool")
     return _by_status(what, problem, text)
@@ -153,7 +155,9 @@ def _by_code(code: str, what: str, text: str, answer: str) -> HoldfastError | No
         return RemoteRefusedError(f"{what}: the bucket does not exist")
     if code in _OF_STORE:
         return RemoteRefusedError(text)
-    if code in _REFUSED:
+    if code == _DENIED:
+        return AccessDeniedError(text, of_store=False)
+    if code == _ARCHIVED:
         return RemoteRefusedError(text, of_store=False)
     if code in _EXPIRED or (code == "AuthenticationFailed" and _EXPIRED_IN_AZURE.search(answer)):
         return CredentialsExpiredError(f"{what}: the store refuses the credentials, which have expired ({code})")

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property, partial
 from typing import Any
 
 import obstore
-from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
+from obstore.store import AzureStore, GCSStore, ObjectStore
 
 from holdfast.digest import Checksum
 from holdfast.errors import (
-    CredentialsExpiredError,
-    HoldfastError,
-    NameNotStorableError,
     ObjectChangedError,
     ObjectMissingError,
     RemoteError,
@@ -30,6 +26,8 @@ from holdfast.remote.contract import (
     RemoteStore,
     UploadSource,
 )
+from holdfast.remote.credential_refusals import CredentialRefusals
+from holdfast.remote.credentials import RenewedKeys
 from holdfast.remote.etag_quotes import EtagQuotes
 from holdfast.remote.keys import (
     PRIVATE,
@@ -43,8 +41,8 @@ from holdfast.remote.keys import (
 )
 from holdfast.remote.large_create import LargeCreate
 from holdfast.remote.life_signs import sign_of_life
-from holdfast.remote.many_deletions import delete_divided, delete_each, says_nothing_of_others
 from holdfast.remote.obstore_answers import etag_of, info_of, info_with_metadata, is_of_server, of_version
+from holdfast.remote.obstore_deletions import ObstoreDeletions
 from holdfast.remote.obstore_errors import translated
 from holdfast.remote.s3_checksums import S3Checksums
 from holdfast.remote.s3_whole import WholePuts
@@ -54,8 +52,6 @@ _SMALLEST_PART_BYTES = 16 * 2**20
 _MOST_PARTS = 10_000  # S3's own limit
 _PARALLEL_PARTS = 4
 _PAGE = 1000
-_BATCH = 256  # Azure's limit; obstore sends no more than one request of several, if it fails
-_S3_BATCH = 1000
 
 
 class ObstoreStore(RemoteStore):
@@ -76,30 +72,46 @@ class ObstoreStore(RemoteStore):
         name_rules: NameRules | None = None,
         without_bulk: Callable[[], ObjectStore] | None = None,
         renews_credentials: bool = False,
+        renewed_keys: RenewedKeys | None = None,
     ) -> None:
         """``hyphen`` replaces hyphens in the names of metadata: Azure only takes names that are C# identifiers.
 
         ``whole_puts`` creates large objects where the server does not keep the condition of a copy.
         ``without_bulk`` makes the same store anew, so that it deletes each object by a request of its own. With
-        ``renews_credentials`` others come by themselves when they have expired, so it is worth while to try again.
+        ``renews_credentials`` others come by themselves when they have expired, from ``renewed_keys`` or from where obstore
+        gets them, so it is worth while to try again.
         """
         self.url = url
         self._store = store
         self._hyphen = hyphen
         self.name_rules = name_rules or NameRules()
-        self._without_bulk = without_bulk
-        self._renews_credentials = renews_credentials
+        self._refusals = CredentialRefusals(renewed_keys, self._takes_credentials, are_renewed=renews_credentials)
+        self._whole_puts = whole_puts
         self._checksums = checksums
         self.has_checksums = checksums is not None
         self._secrets = frozenset(secrets)
-        self._large_create = LargeCreate(self, whole_puts)
+        self._large_create = LargeCreate(self, None if whole_puts is None else self._put_whole)
+        self._deletions = ObstoreDeletions(store, self._request, without_bulk)
         self._etags = EtagQuotes(self)
         self._is_authorized = False
         """True if, by the last answer, the bucket exists and takes our credentials."""
 
     def probe(self) -> None:
-        with self._request(f"asking {self.url}"):  # a listing that is always empty: the smallest answer
-            obstore.list_with_delimiter(self._store, f"{PRIVATE}/probe")
+        with self._request(f"asking {self.url}"):
+            self._ask()
+
+    def _ask(self) -> None:
+        """Ask for a listing that is always empty: the smallest answer."""
+        obstore.list_with_delimiter(self._store, f"{PRIVATE}/probe")
+
+    def _takes_credentials(self) -> bool:
+        """Say whether the store takes our credentials for anything. Raises ``RemoteUnavailableError``."""
+        try:
+            with translated(f"asking {self.url}", self._secrets):
+                self._ask()
+        except RemoteRefusedError:
+            return False
+        return True
 
     def head(self, key: str) -> ObjectInfo:
         return self._head(self._existing(key), "")
@@ -186,6 +198,11 @@ class ObstoreStore(RemoteStore):
         except RemoteRefusedError:  # some servers know If-None-Match but not If-Match
             return super().replace(key, version, source, metadata)
 
+    def _put_whole(self, key: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:
+        assert self._whole_puts is not None
+        with self._judged():
+            return self._whole_puts.create(key, source, metadata)
+
     def _put_in_place(self, key: str, version: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:
         """Send a PUT on condition that the object is this version. Raises ``ObjectChangedError``, ``ObjectMissingError``."""
         sent = self._etags.sent(version)
@@ -209,47 +226,13 @@ class ObstoreStore(RemoteStore):
         return self.head(target)
 
     def delete(self, keys: Sequence[str]) -> None:
-        wanted = self._deletable(keys)
-        most, delete = _BATCH, self._delete_few
-        if isinstance(self._store, S3Store):
-            most, delete = _S3_BATCH, partial(delete_divided, delete=self.delete_at_once)
-        delete_each([wanted[start : start + most] for start in range(0, len(wanted), most)], delete)
-
-    def _delete_few(self, keys: list[str]) -> None:
-        """Delete keys that go in one request. Azure's answer for the first that is missing or refused hides the others'."""
-        try:
-            self.delete_at_once(keys)
-        except HoldfastError as problem:
-            if len(keys) == 1 or not says_nothing_of_others(problem):
-                raise
-            delete_each(keys, lambda key: self.delete_at_once([key]))
+        self._deletions.delete(self._deletable(keys))
 
     def delete_at_once(self, keys: Sequence[str]) -> None:
-        wanted = self._deletable(keys)
-        if not wanted:
-            return
-        try:
-            self._delete(self._store, wanted)
-        except (ObjectMissingError, NameNotStorableError):  # there is no such object
-            if len(wanted) > 1:  # and what else was deleted is unknown
-                raise
-        except HoldfastError as problem:
-            if len(wanted) > 1 or self._one_by_one is None or not says_nothing_of_others(problem):
-                raise
-            with suppress(ObjectMissingError):
-                self._delete(self._one_by_one, wanted)
+        self._deletions.delete_at_once(self._deletable(keys))
 
     def _deletable(self, keys: Sequence[str]) -> list[str]:
         return [key for key in storable_only(keys) if self.name_rules.can_exist(key)]
-
-    def _delete(self, store: ObjectStore, keys: list[str]) -> None:
-        with self._request(f"DELETE of {len(keys)} objects" if len(keys) > 1 else f"DELETE {keys[0]}"):
-            obstore.delete(store, keys)
-
-    @cached_property
-    def _one_by_one(self) -> ObjectStore | None:
-        """The store with deletions that have no body: S3's bulk deletion has its names in XML, which can't hold all."""
-        return self._without_bulk() if self._without_bulk is not None else None
 
     def prune(self, prefix: str) -> None:
         return
@@ -257,19 +240,20 @@ class ObstoreStore(RemoteStore):
     @contextmanager
     def _request(self, what: str, bytes_ahead: int = 0) -> Iterator[None]:
         sign_of_life(bytes_ahead)
+        with self._judged(), translated(what, self._secrets):
+            yield
+
+    @contextmanager
+    def _judged(self) -> Iterator[None]:
+        """Tell refusals that pass by themselves from those that do not."""
+        token = self._refusals.token
         try:
-            with translated(what, self._secrets):
-                yield
+            yield
         except RemoteRefusedError as problem:
             self._is_authorized = False
-            if not isinstance(problem, CredentialsExpiredError):
-                raise
-            if self._renews_credentials:
-                raise RemoteUnavailableError(f"{problem}; new ones are waited for") from None
-            raise CredentialsExpiredError(
-                f"{problem}; they come from an option or a variable, which nothing renews"
-            ) from None
+            raise self._refusals.judged(problem, token) from None
         self._is_authorized = True
+        self._refusals.worked(token)
 
     def _existing(self, key: str) -> str:
         """Return the key of an object to be read. Raises ``ObjectMissingError`` if there can be none of this name."""

@@ -15,6 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import obstore
 
+from holdfast.remote.credentials import RenewedKeys
+
 if TYPE_CHECKING:
     import httpx
     from obstore.store import S3Store
@@ -112,6 +114,6 @@ def keys_of(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Call
     """Return where a store with these settings has its keys; the settings go before the environment."""
     if "credential_provider" in settings:
         provider: Callable[[], Keys] = settings["credential_provider"]
-        return provider
+        return provider.newest if isinstance(provider, RenewedKeys) else provider
     given = {name.lower().removeprefix("aws_"): value for name, value in (*environment.items(), *settings.items())}
     return lambda: given if {"access_key_id", "secret_access_key"} <= given.keys() else None

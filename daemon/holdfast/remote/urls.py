@@ -15,7 +15,7 @@ from obstore.store import MemoryStore, S3Store, from_url
 
 from holdfast.errors import ConfigurationError
 from holdfast.remote.contract import RemoteStore
-from holdfast.remote.credentials import ProfileKeys, are_fixed, s3_profile_options
+from holdfast.remote.credentials import ProfileKeys, RenewedKeys, are_fixed, s3_profile_options
 from holdfast.remote.file_store import FileStore
 from holdfast.remote.hdfs_options import HDFS_SCHEMES
 from holdfast.remote.keys import NOT_IN_XML, NameRules
@@ -169,7 +169,7 @@ def _cloud_store(
         **_plain_http(settings, variables),
     }
     provider = keywords.get("credential_provider")
-    read = provider() if isinstance(provider, ProfileKeys) else {}
+    read = provider.newest() if isinstance(provider, ProfileKeys) else {}
     secrets = secrets_of(url, {**variables, **options, **settings, **read})
 
     def made(**more: str) -> Any:
@@ -202,6 +202,7 @@ def _cloud_store(
         name_rules=_name_rules(scheme, parts.path.strip("/")),
         without_bulk=partial(made, disable_bulk_delete="true") if isinstance(store, S3Store) else None,
         renews_credentials=not are_fixed(_CLOUDS[scheme], {**variables, **options, **settings}),
+        renewed_keys=provider if isinstance(provider, RenewedKeys) else None,
     )
 
 

@@ -10,10 +10,13 @@ from __future__ import annotations
 import json
 import subprocess
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import boto3
 
 from tests.support.stores.s3 import S3Server
 from tests.support.stores.servers import directory_of_server, running, served_by
@@ -58,7 +61,13 @@ osd data = {directory}/osd
 rgw data = {directory}/rgw
 rgw run sync thread = false
 rgw thread pool size = 64
+rgw s3 auth use sts = true
+rgw sts key = holdfast16bytes!
+rgw sts min session duration = 1
 """
+_ROLE = "holdfast"
+_ASSUMED_BY = {"Effect": "Allow", "Principal": {"AWS": ["arn:aws:iam:::user/holdfast"]}, "Action": ["sts:AssumeRole"]}
+_ALLOWED = {"Effect": "Allow", "Action": ["s3:*"], "Resource": "arn:aws:s3:::*"}
 
 
 @dataclass(frozen=True)
@@ -74,11 +83,39 @@ class Ceph(S3Server):
         client = self.client()
         resources = [f"arn:aws:s3:::{self.bucket}/{self.key(key)}" for key in keys]
         denied = {"Effect": "Deny", "Principal": "*", "Action": "s3:DeleteObject", "Resource": resources}
-        client.put_bucket_policy(Bucket=self.bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [denied]}))
+        client.put_bucket_policy(Bucket=self.bucket, Policy=_policy(denied))
         try:
             yield
         finally:
             client.delete_bucket_policy(Bucket=self.bucket)
+
+
+def session_keys(options: Mapping[str, str], seconds: int) -> dict[str, str]:
+    """Return keys with a session token that lasts for so many seconds, of a role that may do everything with objects.
+
+    ``options`` are those of a store at a ``Ceph``. The keys have the names of the AWS tools' files.
+    """
+    place: Any = {
+        "endpoint_url": options["endpoint"],
+        "region_name": options["region"],
+        "aws_access_key_id": options["access_key_id"],
+        "aws_secret_access_key": options["secret_access_key"],
+    }
+    roles = boto3.client("iam", **place)
+    with suppress(roles.exceptions.EntityAlreadyExistsException):
+        roles.create_role(RoleName=_ROLE, AssumeRolePolicyDocument=_policy(_ASSUMED_BY))
+    roles.put_role_policy(RoleName=_ROLE, PolicyName="objects", PolicyDocument=_policy(_ALLOWED))
+    asked = {"RoleArn": f"arn:aws:iam:::role/{_ROLE}", "RoleSessionName": "test", "DurationSeconds": seconds}
+    given = boto3.client("sts", **place).assume_role(**asked)["Credentials"]
+    return {
+        "aws_access_key_id": given["AccessKeyId"],
+        "aws_secret_access_key": given["SecretAccessKey"],
+        "aws_session_token": given["SessionToken"],
+    }
+
+
+def _policy(statement: Mapping[str, Any]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
 def ceph_packages() -> Path:
@@ -124,7 +161,18 @@ def serving_ceph() -> Iterator[Ceph]:
             done("ceph-osd", "--mkfs", "-i", "0", "--osd-uuid", disk)
             with running(command("ceph-osd", "-f", "-i", "0"), directory / "osd.out"):
                 keys = ["--access-key", access_key_id, "--secret-key", secret_access_key]
-                done("radosgw-admin", "user", "create", "--uid", "holdfast", "--display-name", "holdfast", *keys)
+                done(
+                    "radosgw-admin",
+                    "user",
+                    "create",
+                    "--uid",
+                    "holdfast",
+                    "--display-name",
+                    "holdfast",
+                    "--caps",
+                    "roles=*",
+                    *keys,
+                )
                 with served_by(gateway, directory / "rgw.out") as (port, pid):
                     server = Ceph(f"http://127.0.0.1:{port}", _BUCKET, "", access_key_id, secret_access_key, pid=pid)
                     server.client().create_bucket(Bucket=_BUCKET)

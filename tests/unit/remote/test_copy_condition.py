@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -19,7 +18,6 @@ from holdfast.errors import (
 )
 from holdfast.remote import ObjectInfo, UploadSource
 from holdfast.remote.large_create import LargeCreate
-from holdfast.remote.s3_whole import WholePuts
 
 TRIED = {".holdfast/condition-source", ".holdfast/condition-taken"}
 
@@ -63,14 +61,14 @@ class Server:
         self.sizes[target] = self.sizes[source]
 
     def create(self, key: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:
-        """Stand in for ``WholePuts``."""
+        """Stand in for one conditional PUT."""
         del metadata
         self.whole.append(key)
         return ObjectInfo(key, source.size_bytes, "etag", 0)
 
 
 def creation(server: Server) -> LargeCreate:
-    return LargeCreate(server, cast(WholePuts, server))
+    return LargeCreate(server, server.create)
 
 
 @pytest.fixture

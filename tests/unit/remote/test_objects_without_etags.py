@@ -13,7 +13,9 @@ from tests.support.stores.lying_s3 import LyingS3, Planted
 from tests.support.stores.s3 import Versitygw
 from tests.unit.remote.test_remote_contract import content, opened, replace
 
-LATER = {"modified": "Tue, 01 Jul 2025 10:00:07 GMT", "modified_in_lists": "2025-07-01T10:00:07.000Z"}
+LATER = Planted(
+    b"other", etag="", modified="Tue, 01 Jul 2025 10:00:07 GMT", modified_in_lists="2025-07-01T10:00:07.000Z"
+)
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def versions(store: RemoteStore) -> set[tuple[str, int]]:
     return {(info.etag, info.modified_ns) for info in infos}
 
 
-@pytest.mark.parametrize("other", [Planted(b"other", etag="", **LATER), Planted(b"longer than the first", etag="")])
+@pytest.mark.parametrize("other", [LATER, Planted(b"longer than the first", etag="")])
 def test_another_size_or_time_is_another_version(server: LyingS3, store: RemoteStore, other: Planted) -> None:
     ((etag, _),) = versions(store)
     assert etag
@@ -60,7 +62,7 @@ def test_a_file_that_others_replace_in_the_directory_of_a_server_is_another_vers
     store = opened(server.url, dict(server.options))
     server.directory.mkdir(parents=True, exist_ok=True)
     file = server.directory / "a"
-    found = []
+    found: list[tuple[str, int]] = []
     for number, data in enumerate((b"first", b"other")):
         file.with_name("new").write_bytes(data)
         os.utime(file.with_name("new"), (10**9 + number, 10**9 + number))

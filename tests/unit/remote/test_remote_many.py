@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.digest import Hasher
 from holdfast.errors import HoldfastError
-from holdfast.remote import ObjectInfo, RemoteStore, UploadSource, obstore_store
+from holdfast.remote import ObjectInfo, RemoteStore, UploadSource, obstore_deletions
 from tests.support.stores.contract_servers import immutable_files
 from tests.support.stores.s3 import Versitygw
 from tests.unit.remote import test_remote_contract as contract
@@ -84,7 +84,7 @@ def test_a_bulk_deletion_minds_neither_missing_names_nor_those_that_are_refused(
 def test_an_object_that_can_not_be_deleted_keeps_no_other_request_from_being_sent(
     place: Versitygw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(obstore_store, "_S3_BATCH", 2)
+    monkeypatch.setattr(obstore_deletions, "_S3_BATCH", 2)
     store = contract.opened(place.url, dict(place.options))
     keys = list("abcde")
     put_all(store, keys)

@@ -220,6 +220,8 @@ def test_a_profile_with_a_process_is_asked_through_boto3(
     environment = {"HOME": str(home), "AWS_PROFILE": "process", "AWS_ENDPOINT_URL": place.endpoint}
     for name, value in environment.items():  # boto3 reads the process's own
         monkeypatch.setenv(name, value)
+    options = s3_profile_options(environment)
+    assert keys_of_provider(options)["access_key_id"] == place.access_key_id, "asked again before boto3's keys expire"
     store = opened(place.url, {}, environment)
     put(store, "a")
     assert content(store, "a") == b"bytes"
