@@ -25,9 +25,13 @@ RACES = int(os.environ.get("HOLDFAST_TEST_RACES", "3"))
 pytestmark = pytest.mark.timeout(600 + 10 * RACES)  # with the start of a server
 
 
-@pytest.fixture(params=["azurite", "gs-fake", "hdfs", "s3-ceph", "s3-versitygw"])
-def place(request: pytest.FixtureRequest, store_server: Callable[[str], StoreServer]) -> StoreServer | Hdfs | Versitygw:
-    """A place at each server that creates a name once."""
+@pytest.fixture(params=["azurite", "file", "gs-fake", "hdfs", "s3-ceph", "s3-versitygw"])
+def place(
+    request: pytest.FixtureRequest, store_server: Callable[[str], StoreServer], workspace: Path
+) -> StoreServer | Hdfs | Versitygw:
+    """A place at each server that creates a name once, and a directory."""
+    if request.param == "file":
+        return StoreServer(f"file://{workspace}/races")
     if request.param in ("hdfs", "s3-versitygw"):
         server: Hdfs | Versitygw = request.getfixturevalue(request.param.replace("-", "_"))
         return server.below("races")
