@@ -98,6 +98,22 @@ def test_a_deletion_leaves_alone_what_another_node_has_put_there(make_s3_node: S
 
 
 @pytest.mark.promise("unlink-versions")
+def test_what_another_node_has_just_put_in_place_of_an_own_object_is_removed_once_it_was_seen(
+    make_s3_node: S3NodeFactory, counted: Versitygw
+) -> None:
+    first, second = make_s3_node(counted, "a", remote__metadata_ttl_seconds=0).start(), make_s3_node(counted, "b").start()
+    path = first.checkpoints / "report"
+    path.write_bytes(b"own")
+    (second.checkpoints / "report").write_bytes(b"another's")
+    wait_until(lambda: path.read_bytes() == b"another's")
+    path.unlink()
+    settle(first.checkpoints)
+    assert not path.exists()
+    assert keys(counted) == set()
+    assert first.events("delete-superseded") == []
+
+
+@pytest.mark.promise("unlink-versions")
 def test_a_directory_that_another_node_makes_anew_is_there_again(make_s3_node: S3NodeFactory, counted: Versitygw) -> None:
     first, second = make_s3_node(counted, "a").start(), make_s3_node(counted, "b").start()
     (first.checkpoints / "job/state").mkdir(parents=True)
