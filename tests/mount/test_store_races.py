@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from tests.support.daemons.node import Node
 from tests.support.stores.contract_servers import StoreServer
 from tests.support.stores.hdfs import Hdfs
 from tests.support.stores.s3 import Versitygw
-from tests.support.stores.two_nodes import create_once, two_nodes, winner
+from tests.support.stores.two_nodes import create_once, place_at, two_nodes, winner
 
 RACES = int(os.environ.get("HOLDFAST_TEST_RACES", "3"))
 
@@ -26,16 +25,11 @@ pytestmark = pytest.mark.timeout(600 + 10 * RACES)  # with the start of a server
 
 
 @pytest.fixture(params=["azurite", "file", "gs-fake", "hdfs", "s3-ceph", "s3-versitygw"])
-def place(
-    request: pytest.FixtureRequest, store_server: Callable[[str], StoreServer], workspace: Path
-) -> StoreServer | Hdfs | Versitygw:
+def place(request: pytest.FixtureRequest, workspace: Path) -> StoreServer | Hdfs | Versitygw:
     """A place at each server that creates a name once, and a directory."""
     if request.param == "file":
         return StoreServer(f"file://{workspace}/races")
-    if request.param in ("hdfs", "s3-versitygw"):
-        server: Hdfs | Versitygw = request.getfixturevalue(request.param.replace("-", "_"))
-        return server.below("races")
-    return store_server(request.param)
+    return place_at(request, request.param)
 
 
 @pytest.fixture

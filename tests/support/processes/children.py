@@ -23,3 +23,8 @@ def children_of(pid: int, program: bytes = b"") -> list[int]:
             if program in Path(f"/proc/{child}/cmdline").read_bytes():
                 found.append(int(child))
     return found
+
+
+def family_of(pid: int) -> list[int]:
+    """Return a process and all that it, and they, have started."""
+    return [pid, *(below for child in children_of(pid) for below in family_of(child))]

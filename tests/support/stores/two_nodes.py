@@ -1,9 +1,13 @@
-"""Two nodes over one store, and names for which they race."""
+"""Nodes over one store of any kind, and names for which they race."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.support.daemons.node import Node
 from tests.support.stores.contract_servers import StoreServer
@@ -11,15 +15,29 @@ from tests.support.stores.ha_hdfs import HaHdfs
 from tests.support.stores.hdfs import Hdfs
 from tests.support.stores.s3 import Versitygw
 
+Place = StoreServer | Hdfs | HaHdfs | Versitygw
+"""A place at a server, with the URL and the options of a store there."""
 
-def two_nodes(make_node: Callable[..., Node], place: StoreServer | Hdfs | HaHdfs | Versitygw) -> list[Node]:
+
+def place_at(request: pytest.FixtureRequest, name: str) -> StoreServer | Hdfs | Versitygw:
+    """Return a new place at the server ``name`` of the tests."""
+    if name in ("hdfs", "s3-versitygw"):
+        server: Hdfs | Versitygw = request.getfixturevalue(name.replace("-", "_"))
+        return server.below(uuid.uuid4().hex)
+    placed: StoreServer = request.getfixturevalue("store_server")(name)
+    return placed
+
+
+def node_at(make_node: Callable[..., Node], place: Place, name: str = "one", **settings: Any) -> Node:
+    """Return a node that has its checkpoints at ``place``, to be started."""
+    node = make_node(name, **{"checkpoints": place.url, "workdirs.blob_storage": "", **settings})
+    node.settings |= {f"stores.checkpoints.options.{option}": value for option, value in place.options.items()}
+    return node
+
+
+def two_nodes(make_node: Callable[..., Node], place: Place) -> list[Node]:
     """Return two nodes that have their checkpoints at ``place``, started."""
-    made = []
-    for name in ("one", "other"):
-        node = make_node(name, **{"checkpoints": place.url, "workdirs.blob_storage": ""})
-        node.settings |= {f"stores.checkpoints.options.{option}": value for option, value in place.options.items()}
-        made.append(node.start())
-    return made
+    return [node_at(make_node, place, name).start() for name in ("one", "other")]
 
 
 def create_once(path: Path) -> bool:

@@ -13,9 +13,7 @@ from tests.support.stores.lying_s3 import LyingS3, Planted
 from tests.support.stores.s3 import Versitygw
 from tests.unit.remote.test_remote_contract import content, opened, replace
 
-LATER = Planted(
-    b"other", etag="", modified="Tue, 01 Jul 2025 10:00:07 GMT", modified_in_lists="2025-07-01T10:00:07.000Z"
-)
+LATER = Planted(b"other", etag="", modified="Tue, 01 Jul 2025 10:00:07 GMT", modified_in_lists="2025-07-01T10:00:07.000Z")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.errors import RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import RemoteStore, open_store
-from tests.support.processes.children import children_of
+from tests.support.processes.children import family_of
 from tests.support.processes.stopping import stop
 from tests.support.stores.contract_servers import CONTRACT_SERVERS, StoreServer, serving_hdfs_store, serving_s3
 from tests.unit.remote.test_remote_contract import content, put
@@ -61,7 +61,7 @@ def test_a_server_that_is_stopped_comes_back_and_one_that_is_dead_is_unavailable
     store = opened(server)
     put(store, "a")
     impatient = opened(server, seconds=0.3)
-    processes = _family(server.pid)
+    processes = family_of(server.pid)
     stop(*processes)
     try:
         for operation in OPERATIONS:
@@ -70,7 +70,7 @@ def test_a_server_that_is_stopped_comes_back_and_one_that_is_dead_is_unavailable
     finally:
         _signal(processes, signal.SIGCONT)
     assert content(store, "a") == b"bytes"
-    _signal(_family(server.pid), signal.SIGKILL)
+    _signal(family_of(server.pid), signal.SIGKILL)
     for operation in OPERATIONS:
         with pytest.raises(RemoteUnavailableError):
             operation(store)
@@ -89,10 +89,6 @@ def test_what_does_not_mend_by_itself_is_refused(server: StoreServer, workspace:
         for operation in OPERATIONS[:-1]:
             with pytest.raises(RemoteRefusedError):
                 operation(store)
-
-
-def _family(pid: int) -> list[int]:
-    return [pid, *(below for child in children_of(pid) for below in _family(child))]
 
 
 def _signal(processes: list[int], number: signal.Signals) -> None:

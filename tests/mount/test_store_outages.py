@@ -1,0 +1,75 @@
+"""Servers that stand still while a daemon uses them: what is written waits for them, and they don't keep the daemon."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from tests.conftest import NodeFactory
+from tests.support.daemons.node import Node
+from tests.support.processes.children import family_of
+from tests.support.processes.stopping import stop
+from tests.support.stores.contract_servers import StoreServer
+from tests.support.stores.hdfs import Hdfs
+from tests.support.stores.s3 import Versitygw
+from tests.support.stores.two_nodes import node_at, place_at
+from tests.unit.remote.test_remote_contract import content, opened
+
+pytestmark = pytest.mark.timeout(600)  # with the start of a server
+
+
+@pytest.fixture(params=["azurite", "gs-fake", "hdfs", "s3-ceph", "s3-versitygw", "sshd"])
+def place(request: pytest.FixtureRequest) -> StoreServer | Hdfs | Versitygw:
+    return place_at(request, request.param)
+
+
+@pytest.fixture
+def node(make_node: NodeFactory, place: StoreServer | Hdfs | Versitygw) -> Node:
+    node = node_at(make_node, place, remote__request_timeout_seconds=2, remote__retry_deadline_seconds=600).start()
+    (node.checkpoints / "job").mkdir()
+    (node.checkpoints / "job/before").write_bytes(b"before")
+    return node
+
+
+@contextmanager
+def standing_still(place: StoreServer | Hdfs | Versitygw) -> Iterator[None]:
+    """Let no process of the server go on in this context; connections to it stay open."""
+    processes = family_of(place.pid)
+    stop(*processes)
+    try:
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+
+
+def test_what_is_written_while_a_server_stands_still_is_there_when_it_goes_on(
+    node: Node, place: StoreServer | Hdfs | Versitygw
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        with standing_still(place):
+            writing = pool.submit((node.checkpoints / "job/during").write_bytes, b"during")
+            node.wait_event("remote-down", store="checkpoints")
+            assert (node.checkpoints / "job/before").read_bytes() == b"before"
+            assert not writing.done()
+        writing.result()
+    node.wait_event("remote-up", store="checkpoints")
+    store = opened(place.url, dict(place.options))
+    assert [content(store, f"job/{name}") for name in ("before", "during")] == [b"before", b"during"]
+
+
+def test_a_server_that_stands_still_does_not_keep_the_daemon_from_ending(
+    node: Node, place: StoreServer | Hdfs | Versitygw
+) -> None:
+    with ThreadPoolExecutor(1) as pool, standing_still(place):
+        writing = pool.submit((node.checkpoints / "job/during").write_bytes, b"during")
+        node.wait_event("remote-down", store="checkpoints")
+        node.terminate()
+        with pytest.raises(OSError, match=r"job/during|not connected"):
+            writing.result()
+    assert (node.start().checkpoints / "job/before").read_bytes() == b"before"
