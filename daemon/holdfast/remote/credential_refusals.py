@@ -68,7 +68,10 @@ class CredentialRefusals:
         vouched, until = self._vouched
         if not token or (vouched == token and time.monotonic() < until):
             return False
-        if self._works():
+        works = self._works()
+        if keys.token != token:
+            return True  # as above
+        if works:
             self._vouched = (token, time.monotonic() + _VOUCHED_SECONDS)
             return False
         return token == self._worked or keys.newest()["token"] != token

@@ -126,7 +126,7 @@ def test_an_object_that_is_denied_to_a_token_that_works_is_refused_at_once(serve
     of_object = [OPERATIONS[1], OPERATIONS[3]] * 5
     refused_at_once(store, of_object)
     assert sum(asked.is_list for asked in server.asked) == 1, "what tells is asked once in a while"
-    assert store.list_directory("checkpoints").exists is False
+    assert store.list_directory("checkpoints").directories == {"good"}
 
 
 def test_a_token_that_has_never_worked_is_refused_at_once(server: Guarded, tmp_path: Path) -> None:
