@@ -40,6 +40,7 @@ _DOUBLINGS = 10
 _RETRY_DELAYS = 10
 _SHORTEST_RETRY_SECONDS = 10.0
 _LONGEST_RETRY_SECONDS = 3600.0
+_SECOND_NS = 10**9
 _JUST_SECONDS = 2.0
 """The resolution of the stores' times, with something to spare."""
 
@@ -110,7 +111,7 @@ class Deletions:
         """
         self._forget_stored_earlier()
         _, stored = self._just_stored.get(version.path, (0.0, ""))
-        if stored and stored == version.etag:
+        if stored and stored == version.etag and version.modified_ns % _SECOND_NS == 0:
             version = CachedName(version.path, version.etag)
         self.marks.mark_deleted(version)
         self._add(version, trio.current_time() + self.delay_seconds)

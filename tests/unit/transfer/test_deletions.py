@@ -242,6 +242,14 @@ async def test_what_this_node_stored_a_while_ago_is_deleted_by_its_time(
     assert deletions.schedule(version_of(info)) == version_of(info)
 
 
+async def test_a_time_that_is_more_precise_than_a_second_tells_the_version(
+    deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    deletions.stored(b"checkpoints/a", "1")
+    precise = known(b"checkpoints/a", "1", 10**18 + 10**6)
+    assert deletions.schedule(precise) == precise
+
+
 async def test_what_another_node_has_stored_over_ours_just_now_is_deleted_if_it_was_seen(
     deletions: Deletions, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
