@@ -81,7 +81,7 @@ OPERATIONS: list[Callable[[RemoteStore], Any]] = [
     ("expired", "told"),
     [
         (refusal("ExpiredToken", 400), "which have expired.*; new ones are waited for"),
-        (DENIED, "AccessDenied.*; the session token may have expired, and another one is waited for"),
+        (DENIED, "the session token may have expired, and another one is waited for"),
     ],
     ids=["told", "denied"],
 )
@@ -182,7 +182,7 @@ def test_a_store_that_does_not_answer_when_it_is_asked_whether_it_takes_the_toke
 def test_names_that_are_denied_in_a_bulk_deletion_say_nothing_of_the_token(server: Guarded, tmp_path: Path) -> None:
     store = by_profile(server, tmp_path)
     assert content(store, KEY, 0, len(GOOD)) == GOOD
-    error = "<Error><Key>checkpoints/b</Key><Code>AccessDenied</Code><Message>no</Message></Error>"
+    error = "<Error><Key>b</Key><Code>AccessDenied</Code><Message>no</Message></Error>"
     server.lie = lambda asked: xml(f"<DeleteResult>{error}</DeleteResult>") if "delete" in asked.query else None
     server.asked.clear()
     with pytest.raises(RemoteRefusedError, match="AccessDenied"):
@@ -290,7 +290,7 @@ async def test_a_session_token_of_ceph_that_expires_is_waited_for(
         while content(store, "a") == b"bytes":
             pass
     for operation in (store.probe, lambda: store.head("a"), lambda: put(store, "b"), lambda: store.delete(["a"])):
-        with pytest.raises(RemoteUnavailableError, match=r"AccessDenied.*may have expired, and another one is waited for"):
+        with pytest.raises(RemoteUnavailableError, match="may have expired, and another one is waited for"):
             operation()
 
     async def renew_for_long() -> None:

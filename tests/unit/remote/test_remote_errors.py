@@ -19,6 +19,7 @@ import pytest
 from obstore import exceptions
 
 from holdfast.errors import (
+    AccessDeniedError,
     ConfigurationError,
     HoldfastError,
     NameNotStorableError,
@@ -147,7 +148,7 @@ def test_a_server_that_can_not_now_is_worth_another_try(
         (404, "NoSuchBucket", RemoteRefusedError),
         (404, "NoSuchUser", RemoteRefusedError),
         (404, "NoSuchKey", RemoteUnavailableError),
-        (403, "AccessDenied", RemoteRefusedError),
+        (403, "AccessDenied", AccessDeniedError),
         (403, "RequestTimeTooSkewed", RemoteRefusedError),
         (400, "InvalidArgument", RemoteRefusedError),
         (405, "MethodNotAllowed", RemoteUnsupportedError),
