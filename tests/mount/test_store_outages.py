@@ -1,4 +1,4 @@
-"""Servers that stand still while a daemon uses them: what is written waits for them, and they don't keep the daemon."""
+"""Servers that stand still while a daemon uses them: what is written waits for them, and the daemon can end."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ def place(request: pytest.FixtureRequest) -> StoreServer | Hdfs | Versitygw:
     return place_at(request, request.param)
 
 
-@pytest.fixture
-def node(make_node: NodeFactory, place: StoreServer | Hdfs | Versitygw) -> Node:
-    node = node_at(make_node, place, remote__request_timeout_seconds=2, remote__retry_deadline_seconds=600).start()
+def started(make_node: NodeFactory, place: StoreServer | Hdfs | Versitygw, deadline_seconds: float) -> Node:
+    """Return a started node at ``place``, with an object."""
+    settings = {"remote__request_timeout_seconds": 2, "remote__retry_deadline_seconds": deadline_seconds}
+    node = node_at(make_node, place, **settings).start()
     (node.checkpoints / "job").mkdir()
     (node.checkpoints / "job/before").write_bytes(b"before")
     return node
@@ -49,8 +50,9 @@ def standing_still(place: StoreServer | Hdfs | Versitygw) -> Iterator[None]:
 
 
 def test_what_is_written_while_a_server_stands_still_is_there_when_it_goes_on(
-    node: Node, place: StoreServer | Hdfs | Versitygw
+    make_node: NodeFactory, place: StoreServer | Hdfs | Versitygw
 ) -> None:
+    node = started(make_node, place, 600)
     with ThreadPoolExecutor(1) as pool:
         with standing_still(place):
             writing = pool.submit((node.checkpoints / "job/during").write_bytes, b"during")
@@ -64,12 +66,14 @@ def test_what_is_written_while_a_server_stands_still_is_there_when_it_goes_on(
 
 
 def test_a_server_that_stands_still_does_not_keep_the_daemon_from_ending(
-    node: Node, place: StoreServer | Hdfs | Versitygw
+    make_node: NodeFactory, place: StoreServer | Hdfs | Versitygw
 ) -> None:
+    """Requests under way have their time: here it is short, and what has not come back from a library does not add to it."""
+    node = started(make_node, place, 5)
     with ThreadPoolExecutor(1) as pool, standing_still(place):
         writing = pool.submit((node.checkpoints / "job/during").write_bytes, b"during")
         node.wait_event("remote-down", store="checkpoints")
         node.terminate()
-        with pytest.raises(OSError, match=r"job/during|not connected"):
+        with pytest.raises(OSError, match="Input/output"):
             writing.result()
     assert (node.start().checkpoints / "job/before").read_bytes() == b"before"

@@ -28,9 +28,9 @@ def place_at(request: pytest.FixtureRequest, name: str) -> StoreServer | Hdfs | 
     return placed
 
 
-def node_at(make_node: Callable[..., Node], place: Place, name: str = "one", **settings: Any) -> Node:
+def node_at(make_node: Callable[..., Node], place: Place, node_name: str = "one", /, **settings: Any) -> Node:
     """Return a node that has its checkpoints at ``place``, to be started."""
-    node = make_node(name, **{"checkpoints": place.url, "workdirs.blob_storage": "", **settings})
+    node = make_node(node_name, **{"checkpoints": place.url, "workdirs.blob_storage": "", **settings})
     node.settings |= {f"stores.checkpoints.options.{option}": value for option, value in place.options.items()}
     return node
 
