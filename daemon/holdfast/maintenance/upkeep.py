@@ -57,7 +57,16 @@ class Upkeep:
             await trio.sleep_forever()
         node = socket.gethostname()
         every_seconds = self._settings.every_seconds
-        sweeps = PeriodicSweeps(self._stores, self.sweepers, self._roots, self.policy(), every_seconds, node, self._events)
+        sweeps = PeriodicSweeps(
+            self._stores,
+            self.sweepers,
+            self.sweeps.plan_leftovers,
+            self._roots,
+            self.policy(),
+            every_seconds,
+            node,
+            self._events,
+        )
         await sweeps.run()
 
     def policy(

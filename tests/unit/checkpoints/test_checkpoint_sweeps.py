@@ -179,6 +179,32 @@ async def test_what_this_node_is_writing_stays(node: SweepsOver, root: Root) -> 
     assert orphan in names(root)
 
 
+async def test_what_ended_writers_have_left_here_goes_with_the_sweep(node: SweepsOver) -> None:
+    left, busy = "flink/.5.tmp", "flink/.6.tmp"
+    node.copies.left_here = {left: 7, busy: 1, "elsewhere/.5.tmp": 1}
+    node.copies.busy.add(busy)
+    plan = await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
+    assert planned(plan) == {*GARBAGE, left, busy}
+    assert [item.step() for item in plan.items] == sorted(item.step() for item in plan.items)
+    outcome = await node.carry_out(plan)
+    assert (outcome.removed, outcome.removed_bytes, outcome.gone, outcome.in_use) == (4, 13, 0, 1)
+    assert node.copies.left_here.keys() == {busy, "elsewhere/.5.tmp"}
+    assert not {left, busy} & set(node.copies.told), "no store has them"
+
+
+async def test_what_is_only_here_is_planned_without_a_request(node: SweepsOver, store: RootStore, root: Root) -> None:
+    before = names(root)
+    assert await node.sweeps.plan_leftovers("checkpoints", "flink", POLICY) is None
+    node.copies.left_here = {"flink/.5.tmp": 7, "flink/.6.tmp": 1}
+    plan = await node.sweeps.plan_leftovers("checkpoints", "flink", POLICY)
+    assert plan is not None
+    del node.copies.left_here["flink/.6.tmp"]
+    assert store.requests.total() == 0
+    outcome = await node.carry_out(plan)
+    assert (outcome.removed, outcome.removed_bytes, outcome.gone) == (1, 7, 1)
+    assert names(root) == before
+
+
 async def test_a_plan_is_carried_out_once(node: SweepsOver) -> None:
     plan = await node.sweeps.plan_sweep("checkpoints", "flink", POLICY)
     await node.carry_out(plan)

@@ -38,7 +38,7 @@ def sweeps(
     node: SweepsOver, name: str = "a", roots: Sequence[tuple[str, str]] = ROOTS, every_seconds: float = 3600.0
 ) -> PeriodicSweeps:
     sweepers: dict[str, Sweeper] = {"checkpoints": node.sweeps}
-    return PeriodicSweeps(node.stores, sweepers, roots, POLICY, every_seconds, name, node.events)
+    return PeriodicSweeps(node.stores, sweepers, node.sweeps.plan_leftovers, roots, POLICY, every_seconds, name, node.events)
 
 
 def swept(node: SweepsOver) -> list[object]:
@@ -56,6 +56,15 @@ async def test_one_node_sweeps_in_each_period(nodes: list[SweepsOver], store: Ro
     assert [swept(node) for node in nodes] == [[3], [0]]
     assert sorted(store.private) == [f"sweep-{root.now_ns // HOUR - 1}", f"sweep-{root.now_ns // HOUR}"]
     assert store.private[f"sweep-{root.now_ns // HOUR}"] == b'{"node": "b", "until": %d}' % ((root.now_ns + HOUR) // SECOND)
+
+
+async def test_each_node_removes_what_ended_writers_have_left_there(nodes: list[SweepsOver]) -> None:
+    for node in nodes:
+        node.copies.left_here = {"flink/.x.tmp": 5, "elsewhere/.x.tmp": 5}
+    a, b = (sweeps(node, name) for node, name in zip(nodes, "ab", strict=True))
+    assert [await a.sweep_zone("checkpoints"), await b.sweep_zone("checkpoints")] == [True, False]
+    assert [list(node.copies.left_here) for node in nodes] == [["elsewhere/.x.tmp"]] * 2
+    assert [swept(node) for node in nodes] == [[4], [1]]
 
 
 async def test_a_leader_that_dies_is_succeeded_in_the_next_period(

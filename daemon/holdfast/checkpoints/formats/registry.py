@@ -45,6 +45,7 @@ class Formats:
         """The kinds of files that may be compressed, with readers of their uncompressed length, by the names of the
         kinds."""
         self._temporary_names = _each_once(pattern for each in formats for pattern in each.temporary_names)
+        self._attempt_names = _each_once(pattern for each in formats for pattern in each.attempt_names)
         self._logs = _each_once(pattern for each in formats for pattern in each.logs)
         self._read_ahead = _each_once(each.read_ahead for each in formats)
         self._state_file = _each_once(each.state_file for each in formats)
@@ -75,6 +76,10 @@ class Formats:
     def temporary_target(self, name: bytes) -> bytes | None:
         """Return the final name that a temporary file, by its last component, is made for; None where it does not tell."""
         return _first_group(self._temporary_names, name)
+
+    def is_of_one_attempt(self, name: bytes) -> bool:
+        """Say whether nobody comes back for a temporary file, by its last component, once its writer has ended."""
+        return any(pattern.fullmatch(name) for pattern in self._attempt_names)
 
     def checkpoint_of_log(self, directory: bytes) -> bytes | None:
         """Return the checkpoint that a directory is a log of, whose write-once names one writer makes; else None."""

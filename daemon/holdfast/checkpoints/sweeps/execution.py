@@ -16,15 +16,15 @@ has not come to; of what it had begun, the manifests are gone first, so that not
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol
 
 import trio
 
 from holdfast.checkpoints.formats import FORMATS, Formats
-from holdfast.checkpoints.reachability import Found, Phase, Plan, Policy, location_at_root
+from holdfast.checkpoints.reachability import Found, Listed, Phase, Plan, PlanEntry, Policy, Reason, location_at_root
 from holdfast.checkpoints.sweeps.plan_format import DROP, REWIND, SWEEP, Header, Item, StoredPlan
 from holdfast.checkpoints.sweeps.plan_store import PlanStore, new_id
 from holdfast.checkpoints.sweeps.planning import Question, RootListing, make, make_drop, stored, take_census
@@ -49,6 +49,21 @@ class LocalCopies(Protocol):
 
     async def gone(self, zone: str, keys: list[str]) -> None:
         """Take note that the store has deleted these objects."""
+        ...
+
+    async def leftovers(self, zone: str, root: str, before_ns: int) -> list[Listed]:
+        """Return the temporary files below ``root`` that ended writers have left on this node, and no store has.
+
+        They have not been touched after ``before_ns``, by this node's clock. Names are relative to ``root``.
+        """
+        ...
+
+    def is_leftover(self, zone: str, key: str) -> bool:
+        """Return whether there is such a file on this node."""
+        ...
+
+    async def remove_leftovers(self, zone: str, keys: Sequence[str], before_ns: int) -> tuple[list[str], int]:
+        """Remove those that nobody has open or has touched after ``before_ns``; return them, and how many are in use."""
         ...
 
     async def directory_made(self, zone: str, key: str) -> None:
@@ -88,8 +103,16 @@ class StoreSweeps:
         """Make and store the plan of a sweep. Raises ``RemoteError``."""
         began = time.monotonic()
         question = Question(SWEEP, root, policy)
-        plan, listed = await make(self.stores[zone], question, self.formats)
+        plan, listed = await self._make(zone, question)
         return await self._put(zone, question, plan, listed, began)
+
+    async def plan_leftovers(self, zone: str, root: str, policy: Policy) -> StoredPlan | None:
+        """Make and store the plan of a sweep of what only this node has, without a request; None if there is nothing."""
+        began, now_ns = time.monotonic(), time.time_ns()
+        entries = await self._leftovers(zone, root, policy, now_ns)
+        if not entries:
+            return None
+        return await self._put(zone, Question(SWEEP, root, policy), Plan(entries), RootListing(now_ns, [], {}), began)
 
     async def plan_drop(self, zone: str, name: str, root: str | None, *, all_before: bool) -> StoredPlan:
         """Make and store the plan to drop a checkpoint. Raises ``PlanError`` and ``RemoteError``."""
@@ -123,15 +146,49 @@ class StoreSweeps:
                 items = await self._confirmed(plan)
             execution = Execution(plan, self.plan_store, self.counters, self.events)
             execution.begin(items)
-            async for step in self._delete(header, items, execution):
+            left_here = {item.name: item for item in items if self._is_leftover(header, item)}
+            async for step in self._remove_leftovers(header, left_here.values(), execution):
+                yield step
+            stored_items = [item for item in items if item.name not in left_here]
+            async for step in self._delete(header, stored_items, execution):
                 yield step
             for name in header.checkpoints if header.kind == DROP else ():
                 await self.local.directory_gone(header.zone, key_below(header.root, name), for_good=True)
             yield execution.done()
 
     async def _confirmed(self, plan: StoredPlan) -> tuple[Item, ...]:
-        later, listed = await make(self.stores[plan.header.zone], Question.of(plan.header), self.formats)
-        return confirmed(plan, later, {each.name for each in listed.listing}, listed.etags)
+        later, listed = await self._make(plan.header.zone, Question.of(plan.header))
+        there = {each.name for each in listed.listing} | {each.name for each in later.entries}
+        return confirmed(plan, later, there, listed.etags)
+
+    async def _make(self, zone: str, question: Question) -> tuple[Plan, RootListing]:
+        """Make a plan. A sweep takes what ended writers have left on this node too."""
+        plan, listed = await make(self.stores[zone], question, self.formats)
+        if question.kind != SWEEP:
+            return plan, listed
+        leftovers = await self._leftovers(zone, question.root, question.policy, time.time_ns())
+        by_name = {entry.name: entry for entry in (*plan.entries, *leftovers)}
+        return replace(plan, entries=tuple(sorted(by_name.values(), key=lambda entry: entry.phase))), listed
+
+    async def _leftovers(self, zone: str, root: str, policy: Policy, now_ns: int) -> tuple[PlanEntry, ...]:
+        found = await self.local.leftovers(zone, root, now_ns - policy.grace_ns)
+        return tuple(
+            PlanEntry(each.name, Reason.TEMPORARY, "on this node", each.size_bytes, each.mtime_ns, now_ns - each.mtime_ns)
+            for each in found
+        )
+
+    def _is_leftover(self, header: Header, item: Item) -> bool:
+        is_temporary = header.kind == SWEEP and item.reason == Reason.TEMPORARY.name.lower()
+        return is_temporary and self.local.is_leftover(header.zone, key_below(header.root, item.name))
+
+    async def _remove_leftovers(self, header: Header, items: Iterable[Item], execution: Execution) -> AsyncIterator[Step]:
+        left = iter(items)
+        while batch := list(islice(left, _BATCH)):
+            by_key = {key_below(header.root, item.name): item for item in batch}
+            before_ns = time.time_ns() - header.policy.policy().grace_ns
+            removed, in_use = await self.local.remove_leftovers(header.zone, list(by_key), before_ns)
+            gone = len(batch) - len(removed) - in_use
+            yield execution.removed([by_key[key] for key in removed], gone=gone, in_use=in_use)
 
     async def _set_aside(self, plan: StoredPlan) -> tuple[Item, ...]:
         """Confirm the plan of a rewind, which always takes a second look, and copy all that is to go."""

@@ -1,9 +1,9 @@
 """Sweeps that the daemon makes by itself, one node of all for each store.
 
 Time is cut into periods, by the store's clock. In each, the node that is first to create ``.holdfast/sweep-<period>`` leads:
-it sweeps the store, and the others do not. The lease expires with its period, for the next one has another name; so a leader
-that dies is succeeded without anyone having to judge whether it is dead, and no lease is ever taken over. Old leases are
-swept like everything else. Working directories are each node's own.
+it sweeps the store, and the others only take what ended writers have left on their own disks. The lease expires with its
+period, for the next one has another name; so a leader that dies is succeeded without anyone having to judge whether it is
+dead, and no lease is ever taken over. Old leases are swept like everything else. Working directories are each node's own.
 
 Were there two leaders, as on a store that can't create conditionally, they would only do the same work twice.
 """
@@ -11,9 +11,9 @@ Were there two leaders, as on a store that can't create conditionally, they woul
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import trio
 
@@ -26,6 +26,10 @@ from holdfast.transfer import RemoteAccess
 
 _SECOND_NS = 10**9
 _RETRY_SECONDS = 60.0
+
+
+PlanOfRoot: TypeAlias = Callable[[str, str, Policy], Awaitable[StoredPlan | None]]
+"""Makes the plan for a root of a zone; None if there is nothing to do."""
 
 
 class Sweeper(Protocol):
@@ -42,10 +46,14 @@ class Sweeper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PeriodicSweeps:
-    """Sweeps ``roots``, pairs of zone and root, once in each period of ``every_seconds``."""
+    """Sweeps ``roots``, pairs of zone and root, once in each period of ``every_seconds``.
+
+    ``plan_leftovers`` is for the zones that another node sweeps.
+    """
 
     stores: Mapping[str, RemoteAccess]
     sweepers: Mapping[str, Sweeper]
+    plan_leftovers: PlanOfRoot
     roots: Sequence[tuple[str, str]]
     policy: Policy
     every_seconds: float
@@ -60,14 +68,15 @@ class PeriodicSweeps:
 
     async def sweep_zone(self, zone: str) -> bool:
         """Sweep the zone's roots if this node leads in the present period; say whether it does. Raises ``HoldfastError``."""
-        if zone in self.stores and not await self._leads(self.stores[zone]):
-            return False
+        leads = zone not in self.stores or await self._leads(self.stores[zone])
         sweeper = self.sweepers[zone]
+        plan_root: PlanOfRoot = sweeper.plan_sweep if leads else self.plan_leftovers
         for _, root in (each for each in self.roots if each[0] == zone):
-            plan = await sweeper.plan_sweep(zone, root, self.policy)
-            async for _ in sweeper.execute(plan, at_once=True):
-                pass
-        return True
+            plan = await plan_root(zone, root, self.policy)
+            if plan is not None:
+                async for _ in sweeper.execute(plan, at_once=True):
+                    pass
+        return leads
 
     @property
     def _every_ns(self) -> int:

@@ -2,19 +2,26 @@
 
 Copies are dropped as by an eviction, but are not fetched again; open files stay readable. The kernel's names are
 invalidated. The cached listings record the deletions, so that a LIST under way does not bring a name back.
+
+What ended writers have left here, and no store has (``leftovers``), is found and removed for them as well.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 
 import trio
 
+from holdfast.checkpoints.reachability import Listed
 from holdfast.errors import FileBusyError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.remote_view.create_hints import CreateHints
+from holdfast.fs.remote_view.leftovers import Leftovers
 from holdfast.index import EntryState
+from holdfast.store import advance_mtime
+from holdfast.system.file_id import file_stat
 
 _IN_ONE_GO = 50
 
@@ -28,6 +35,7 @@ class DeletedObjects:
         self._remotes, self._tree, self._index = parts.remotes, parts.store.tree, parts.index
         self._invalidation = base.invalidation
         self._hints = hints
+        self._leftovers = Leftovers(parts.store.tree, parts.names)
 
     def in_use(self, zone: str, key: str) -> bool:
         """Say whether the object has, or may have, bytes that exist only here. It must not be deleted then."""
@@ -80,6 +88,47 @@ class DeletedObjects:
         names += [name for key in keys for name in self._known_to_kernel(zone, key)]
         await self._appeared(names)
 
+    async def leftovers(self, zone: str, root: str, before_ns: int) -> list[Listed]:
+        """Return what ended writers have left below ``root``, and nobody has touched after ``before_ns`` by this clock."""
+        top = _path(zone, root) if root else zone.encode()
+        found = await trio.to_thread.run_sync(lambda: list(self._leftovers.below(top, before_ns)))
+        return [Listed(path[len(top) + 1 :], stat.st_size, stat.st_mtime_ns) for path, stat in found]
+
+    def is_leftover(self, zone: str, key: str) -> bool:
+        """Say whether there is a file of this kind here."""
+        path = _path(zone, key)
+        return self._leftovers.has_name(path) and bool(self._tree.inode(path))
+
+    async def remove_leftovers(self, zone: str, keys: Sequence[str], before_ns: int) -> tuple[list[str], int]:
+        """Remove those that nobody has open or has touched after ``before_ns``.
+
+        Return their keys, and how many others are in use. On return the kernel has dropped the names too.
+        """
+        removed: list[str] = []
+        to_invalidate: list[tuple[int, bytes]] = []
+        in_use = 0
+        for index, key in enumerate(keys):
+            path = _path(zone, key)
+            try:
+                stat = self._leftovers.at(path, before_ns)
+                if stat is None:
+                    continue
+                known = self._known_to_kernel(zone, key)
+                if self._copies.is_open(stat.st_ino):
+                    in_use += 1
+                elif self._copies.drop(path, stat.st_ino):
+                    self._hints.temporary_gone(*_directory_and_name(path))
+                    self._drop_node(path)
+                    self._touch(_directory_and_name(path)[0])
+                    removed.append(key)
+                    to_invalidate += known
+            except FileBusyError:
+                in_use += 1
+            if index % _IN_ONE_GO == _IN_ONE_GO - 1:
+                await trio.lowlevel.checkpoint()
+        await self._invalidation.invalidate_now(to_invalidate)
+        return removed, in_use
+
     def _seen_directory(self, zone: str, key: str) -> list[tuple[int, bytes]]:
         """Drop what the listings have of a directory and of those above it; return their names as the kernel has them."""
         names: list[tuple[int, bytes]] = []
@@ -107,14 +156,27 @@ class DeletedObjects:
         with suppress(FileBusyError):  # a process holds its lock; the next look at the name finds it outdated
             self._drop_copy(path)
             self._copies.drop_sidecar(path)
+        self._drop_node(path)
+        to_invalidate += known
+
+    def _touch(self, directory: bytes) -> None:
+        """Give a directory a later time: a name has gone that users saw there."""
+        with suppress(OSError, FileBusyError):  # the disk takes nothing more, or the directory is held up or has just gone
+            fd = self._tree.open_directory(directory)
+            try:
+                advance_mtime(fd)
+                self._invalidation.directory_changed(file_stat(fd).st_ino)
+            finally:
+                os.close(fd)
+
+    def _drop_node(self, path: bytes) -> None:
         node = self._nodes.of_path(path)
         if node is not None and not node.is_directory:
             self._nodes.drop_path(path)
-        to_invalidate += known
 
     def _known_to_kernel(self, zone: str, key: str) -> list[tuple[int, bytes]]:
         """Return a name with the id of its directory, if the kernel may know the directory."""
-        parent, _, name = _path(zone, key).rpartition(b"/")
+        parent, name = _directory_and_name(_path(zone, key))
         directory = self._nodes.of_path(parent) or self._nodes.of_backing(self._tree.inode(parent))
         return [] if directory is None else [(directory.id, name)]
 
@@ -126,3 +188,8 @@ class DeletedObjects:
 
 def _path(zone: str, key: str) -> bytes:
     return f"{zone}/{key}".encode()
+
+
+def _directory_and_name(path: bytes) -> tuple[bytes, bytes]:
+    directory, _, name = path.rpartition(b"/")
+    return directory, name

@@ -46,6 +46,8 @@ class Format:
 
     - ``name_kinds``: patterns of names, for ``zones.NameTable``;
     - ``temporary_names`` match the last component of a name that is on its way to another; the first group is that;
+    - ``attempt_names`` match the last component of those that a writer makes up anew at each attempt: once it has ended,
+      nobody comes back for the file;
     - ``logs`` match directories whose write-once names one writer makes; the first group is the checkpoint;
     - ``read_ahead`` says what an open of a name, by its last component, leads to;
     - ``state_file`` says which state a file belongs to, by its whole name in its store;
@@ -59,6 +61,7 @@ class Format:
     name: str
     name_kinds: Mapping[NameKind, Sequence[str]] = field(default_factory=dict)
     temporary_names: tuple[re.Pattern[bytes], ...] = ()
+    attempt_names: tuple[re.Pattern[bytes], ...] = ()
     logs: tuple[re.Pattern[bytes], ...] = ()
     read_ahead: Callable[[bytes], ReadAhead | None] | None = None
     state_file: Callable[[bytes], StateFile | None] | None = None

@@ -14,6 +14,11 @@ from holdfast.checkpoints.formats.own.metadata import FIRST_BYTE, OwnFile, OwnMe
 from holdfast.checkpoints.manifests import MetadataReader
 from holdfast.zones import NameKind
 
+_TEMPORARY_NAMES = (
+    re.compile(rb"\.(.+)\.%s\.tmp" % UUID, re.DOTALL),
+    re.compile(rb"\.(_metadata)\.inprogress\..+", re.DOTALL),
+)
+
 FORMAT = Format(
     name="own",
     name_kinds={
@@ -21,10 +26,8 @@ FORMAT = Format(
         NameKind.WRITE_ONCE: ("**/chk-<n>/_metadata",),
         NameKind.IMMUTABLE: ("**/shared/<uuid>", "**/taskowned/<uuid>"),
     },
-    temporary_names=(
-        re.compile(rb"\.(.+)\.%s\.tmp" % UUID, re.DOTALL),
-        re.compile(rb"\.(_metadata)\.inprogress\..+", re.DOTALL),
-    ),
+    temporary_names=_TEMPORARY_NAMES,
+    attempt_names=_TEMPORARY_NAMES,
     tree=LAYOUT,
     metadata=MetadataReader(FIRST_BYTE, read_own_metadata),
 )

@@ -33,6 +33,7 @@ FORMAT = Format(
         NameKind.IMMUTABLE: ("**/SSTs/*-<uuid>.sst", "**/logs/*-<uuid>.log", "**/<n>_<uuid>.*"),
     },
     temporary_names=(TEMPORARY_NAME,),
+    attempt_names=(TEMPORARY_NAME,),
     logs=(re.compile(rb"(.+)/(?:offsets|commits|sources/[0-9]+|state/[0-9]+/_metadata)", re.DOTALL),),
     read_ahead=read_ahead,
     state_file=state_file,
