@@ -4,12 +4,17 @@ A driver that starts again reads, checks and links some 20,000 classes of Java a
 Those of an earlier driver are loaded by a thread of the JVM (``ClassNames`` in the jar) from the moment when there is one,
 while Spark starts in another. Nothing is initialized, and a name that is wrong is passed over. What fails here is logged
 (``holdfast.class_names``), and the driver starts as it would without.
+
+A JVM does not tell which of its classes were needed, and which were only loaded ahead. So the driver that writes the names,
+at most one a day, leaves out a part of those before it, chosen at random, and finds out about these: what it does not load
+is dropped. Thus the names of jobs and libraries of the past go.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import random
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +29,9 @@ if TYPE_CHECKING:
 _NAMES = "classes.names"
 _KEPT_SECONDS = 86_400.0
 """The age from which on the names are written again: the job and its libraries may have changed."""
+PARTS = 16
+"""The number of parts. A class of the part that is left out takes as long as it would without the names: the driver that
+writes gains a sixteenth less than the others."""
 _OF_CONNECT = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_CONNECT_MODE", "SPARK_API_MODE")
 _KEYS_OF_CONNECT = ("spark.remote", "spark.api.mode")
 _NOT_CONNECT = ("", "0", "classic")
@@ -52,9 +60,14 @@ def load_known_classes(local: Path, options: Mapping[str, object]) -> None:
         conf.set(key, value)  # type: ignore[arg-type]  # as PySpark does itself
     SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001 PySpark has no way of its own
     try:
-        _class_names().load(str(names))
+        _class_names().load(str(names), PARTS, left_out(names))
     except Exception as problem:  # noqa: BLE001 whatever py4j and the JVM raise, as where the JVM lacks the jar
         _log.info("the classes of an earlier driver are not loaded ahead: %s", problem)
+
+
+def left_out(names: Path) -> int:
+    """Return the number of the part that is not loaded ahead; -1, of none, if the names are not to be written again."""
+    return -1 if are_new(names) else random.randrange(PARTS)
 
 
 def _is_elsewhere(options: Mapping[str, object]) -> bool:
@@ -66,11 +79,12 @@ def _is_elsewhere(options: Mapping[str, object]) -> bool:
 def keep_class_names(spark: SparkSession, local: Path) -> None:
     """Have the names written once some batches are done, unless they have been written in the last day."""
     names = names_path(local)
-    if has_jvm(spark) and not _are_new(names):
+    if has_jvm(spark) and not are_new(names):
         after_batches(spark, lambda: _write(names))
 
 
-def _are_new(names: Path) -> bool:
+def are_new(names: Path) -> bool:
+    """Say whether the names were written in the last day, or can't be written."""
     try:
         return 0 <= time.time() - names.stat().st_mtime < _KEPT_SECONDS
     except FileNotFoundError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -41,6 +42,8 @@ _SMALL = {
 }
 BATCHES_RETAINED = 4
 _FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+_JVM_OPTIONS = ("-XX:MetaspaceSize=256m", "-XX:NewSize=128m", "-XX:InitialRAMPercentage=12.5")
+_STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDB"
 _COMPACTION = "spark.sql.streaming.fileSink.log.compactInterval", "3"
 
 
@@ -87,6 +90,8 @@ def main(path: Path) -> None:
     spark = _session(plan)
     if plan.forever:
         _run_forever(spark, plan)
+    if Path(str(spark.conf.get("spark.local.dir")), "../../classes.names").exists():
+        _say(classes=_attempt(partial(_check_jvm, spark))[1])
     for first in range(0, len(plan.queries), _AT_ONCE):
         _run(spark, plan, plan.queries[first : first + _AT_ONCE])
     _say(placement=_attempt(Cluster(spark).prepare)[1])
@@ -125,8 +130,24 @@ def _session(plan: Plan) -> SparkSession:
     return builder.getOrCreate()
 
 
+def _check_jvm(spark: SparkSession) -> None:
+    """Return when the JVM has a class that the queries to come need: an earlier driver has had it. Check its options."""
+    jvm: Any = spark.sparkContext._jvm
+    options = list(jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
+    assert set(_JVM_OPTIONS) <= set(options), f"the JVM has {options}"
+    written = Path(str(spark.conf.get("spark.local.dir")), "loaded")
+    deadline = time.monotonic() + _SECONDS
+    while time.monotonic() < deadline:
+        jvm.io.holdfast.spark.ClassNames.write(str(written))
+        if _STATE_STORE in written.read_text().splitlines():
+            return
+    raise TimeoutError(f"{_STATE_STORE} is not loaded")
+
+
 def _start(spark: SparkSession, plan: Plan, query: Query) -> Any:
-    own, kind = spark.newSession(), BY_NAME[query.kind]
+    kind = BY_NAME[query.kind]
+    is_plain = query.shape is None and not kind.settings
+    own = spark if is_plain else spark.newSession()  # of which no listener hears that configure has added
     for key, value in (*(query.shape.settings() if query.shape else {}).items(), *kind.settings, _COMPACTION):
         own.conf.set(key, value)
     fit_format_to_provider(own)

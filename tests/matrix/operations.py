@@ -6,12 +6,13 @@ SWEEP = "sweep, with nothing lost"
 CLONE = "goes on from a clone that was rewound"
 REWIND = "rewind"
 LINKS = "state by link"
+CLASSES = "classes of the driver before it, and options of the JVM"
 READ = "`statestore` and `state-metadata` read it"
 PLACEMENT = "placement reaches the coordinator"
 SUBMITTED_PYTHON = "Python job by the properties file"
 SUBMITTED_JAVA = "Java job by the properties file"
 CONNECT = "job of a Spark Connect server with the properties file"
-IN_ORDER = (KILL, VERIFY, SWEEP, CLONE, REWIND, LINKS, READ, PLACEMENT, SUBMITTED_PYTHON, SUBMITTED_JAVA, CONNECT)
+IN_ORDER = (KILL, VERIFY, SWEEP, CLONE, REWIND, LINKS, CLASSES, READ, PLACEMENT, SUBMITTED_PYTHON, SUBMITTED_JAVA, CONNECT)
 """The order in the table, where the other versions follow."""
 _OTHER_VERSION = "goes on from a clone of "
 

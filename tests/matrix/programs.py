@@ -1,4 +1,7 @@
-"""Jobs without a line of Holdfast's, under one Spark: by the properties file of ``docs/spark.md``, twice each."""
+"""Jobs without a line of Holdfast's, under one Spark: by the properties file of ``docs/spark.md``, twice each.
+
+Before the second run the driver's working directory gets the name of a class that no job needs: the driver loads it.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from tests.support.spark import programs as spark_programs
 from tests.support.spark.properties import documented_properties
 
 _HAS_CONNECT = (4, 0)
+_JVM_OPTIONS = "spark.driver.extraJavaOptions"
+_UNNEEDED = "org.apache.spark.graphx.Edge"
 
 
 class Programs:
@@ -47,32 +52,40 @@ class Programs:
     def _submit_python(self) -> None:
         driver = {"spark.pyspark.driver.python": str(spark_programs.driver_python(self._directory))}
         properties = self._properties("python", driver)
-        self._twice("python", "driver_plain-job", "--properties-file", str(properties), plain_job.__file__)
+        job = ["--properties-file", str(properties), plain_job.__file__]
+        self._twice("python", "driver_plain-job", lambda: self._submit(*job))
 
     def _submit_java(self) -> None:
         properties = self._properties("java", {})
         job = ["--properties-file", str(properties), "--name", "java job", "--class", "Counts", str(self._jar()), "counts"]
-        self._twice("java", "driver_java-job", *job)
+        self._twice("java", "driver_java-job", lambda: self._submit(*job))
 
     def _connect(self) -> None:
         properties = self._properties("connect", {})
-        with spark_programs.connect_server(self._directory, properties, self._environment(), self._home) as remote:
-            job = ["--remote", remote, "--class", "Counts", str(self._jar()), "counts"]
-            self._twice("connect", "driver_Spark-Connect-server", *job)
 
-    def _twice(self, name: str, driver: str, *job: str) -> None:
-        """Submit a job twice; it must go on from its state, in its driver's working directory, and be reported."""
+        def submit() -> str:
+            with spark_programs.connect_server(self._directory, properties, self._environment(), self._home) as remote:
+                return self._submit("--remote", remote, "--class", "Counts", str(self._jar()), "counts")
+
+        self._twice("connect", "driver_Spark-Connect-server", submit)
+
+    def _submit(self, *job: str) -> str:
+        return spark_programs.run(self._directory, "bin/spark-submit", *job, home=self._home, variables=self._environment())
+
+    def _twice(self, name: str, driver: str, submit: Callable[[], str]) -> None:
+        """Run a job twice; it must go on from its state, in its driver's working directory, and be reported."""
         checkpoint = self._node.checkpoints / self._directory.name / name / "counts"
         fetched = self._node.status().counters["bytes_fetched"]
         reported = self._reported()
         for batches in (1, 2):
-            said = spark_programs.run(
-                self._directory, "bin/spark-submit", *job, home=self._home, variables=self._environment()
-            ).split()
+            said = submit().split()
             assert said[-1:] == [str(self._node.work / driver / "tmp/spark")], f"the local directory is {said[-1:]}"
             assert len(list(checkpoint.glob("commits/[0-9]*"))) == batches, "it did not go on from its checkpoint"
             assert list(checkpoint.glob("state/0/*/*.changelog")), "its state has no changelogs"
             assert self._reported() == reported + batches, "its batch was not reported"
+            has_loaded = f" {_UNNEEDED} " in self._loaded(name).read_text()
+            assert has_loaded is (batches > 1), f"it has {'' if has_loaded else 'not '}loaded the class that has been named"
+            (self._node.work / driver / "classes.names").write_text(f"{_UNNEEDED}\n")
         assert self._node.status().counters["bytes_fetched"] == fetched, "state was fetched that was here"
 
     def _reported(self) -> int:
@@ -86,7 +99,11 @@ class Programs:
         properties["spark.sql.streaming.checkpointLocation"] = f"file://{location}"
         directory = self._directory / name
         directory.mkdir()
-        return spark_programs.properties_file(directory, {**properties, **more})
+        log = f"{spark_programs.SHORT_JOBS} -Xlog:class+load:file={self._loaded(name)}"
+        return spark_programs.properties_file(directory, {**properties, **more, _JVM_OPTIONS: log})
+
+    def _loaded(self, name: str) -> Path:
+        return self._directory / name / "loaded.log"
 
     def _jar(self) -> Path:
         made = self._directory / "Counts.jar"

@@ -13,6 +13,8 @@ from tests.support.spark import programs as spark_programs
 from tests.support.spark.properties import documented_properties
 
 pytestmark = pytest.mark.timeout(900)
+STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDB"
+UNNEEDED = "org.apache.spark.graphx.Edge"
 STATE_OF_A_QUERY = """
 CREATE TEMPORARY VIEW counted USING statestore OPTIONS (path 'file://{location}');
 SELECT count(*) FROM counted;
@@ -89,3 +91,20 @@ def test_a_client_of_spark_connect_has_its_state_on_the_servers_mount(
         with node.client() as client:
             wait_until(lambda: [each.batch for each in client.batches("counts")] == [0])
     assert has_kept_its_state(node.checkpoints / "counts", 1)
+
+
+def test_a_server_of_spark_connect_loads_the_classes_of_the_one_before_it(workspace: Path, node: Node, jar: Path) -> None:
+    loaded, names = workspace / "loaded.log", node.work / "driver_Spark-Connect-server/classes.names"
+    options = {"spark.driver.extraJavaOptions": f"{spark_programs.SHORT_JOBS} -Xlog:class+load:file={loaded}"}
+    properties = spark_programs.properties_file(workspace, {**documented_properties(node.mountpoint), **options})
+    companion = spark_programs.with_companion(workspace, node.socket)
+    with spark_programs.connect_server(workspace, properties, companion) as remote:
+        job = ["--remote", remote, "--class", "Counts", str(jar), "counts", "4"]
+        spark_programs.run(workspace, "bin/spark-submit", *job)
+        wait_until(names.exists)
+    assert STATE_STORE in names.read_text().splitlines()
+    assert f" {UNNEEDED} " not in loaded.read_text()
+    names.write_text(f"{names.read_text()}{UNNEEDED}\n")
+    with spark_programs.connect_server(workspace, properties, companion):
+        wait_until(lambda: f" {UNNEEDED} " in loaded.read_text())
+        assert f" {STATE_STORE} " in loaded.read_text(), "nobody has asked this server anything"

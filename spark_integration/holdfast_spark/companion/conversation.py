@@ -17,6 +17,7 @@ from holdfast.control.messages import BatchReport, HoldingsReply
 from holdfast.errors import HoldfastError
 from holdfast_spark.batch_queue import BatchQueue
 from holdfast_spark.companion.jvm import JvmDriver
+from holdfast_spark.companion.known_classes import KnownClasses
 from holdfast_spark.companion.lines import fields_of
 from holdfast_spark.placement.local_state import LocalState
 from holdfast_spark.placement.query_events import QueryEvents
@@ -45,6 +46,7 @@ class Conversation:
         self._places = False
         self._events = QueryEvents(Steering(self._jvm, partial(_holdings, all_nodes=True), _not_ahead))
         self._reports = BatchQueue(_report)
+        self._classes = KnownClasses(self._jvm)
         self._errors = SecondDriverErrors(sys.stderr)
         self._acts: Mapping[str, Callable[..., None]] = {
             "hello": self._hello,
@@ -71,7 +73,12 @@ class Conversation:
         self._places = is_local != "true"
         if not self._places:
             self._events = QueryEvents(LocalState(self._jvm, partial(_holdings, all_nodes=False)))
-        self._in_thread(lambda: self._jvm.send("directory", held or _directory(application, int(pid))))
+        self._in_thread(lambda: self._introduce(held or _directory(application, int(pid))))
+
+    def _introduce(self, directory: str) -> None:
+        self._jvm.send("directory", directory)
+        if directory:
+            self._classes.load(Path(directory))
 
     def _started(self, query_id: str, run_id: str, name: str) -> None:
         self._reports.started(name or query_id, run_id)
@@ -90,6 +97,7 @@ class Conversation:
 
     def _progressed(self, run_id: str, progress: str) -> None:
         self._reports.progressed(progress)
+        self._classes.progressed(progress)
         self._events.look_again(run_id, after_batch=True)
 
     def _idle(self, run_id: str, _: str) -> None:

@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections.abc import Iterable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import BinaryIO
 
 from holdfast_spark.companion.lines import line_of
@@ -80,6 +81,14 @@ class JvmDriver:
     def elsewhere(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
         """Return how many state stores the coordinator knows with another executor now."""
         return self._count("elsewhere", query, run_id, instances)
+
+    def load_classes(self, names: Path, parts: int, left_out: int) -> None:
+        """Have a thread of the JVM load the classes that a file names, but for one of so many parts of them."""
+        self._ask("load-classes", str(names), str(parts), str(left_out))
+
+    def write_classes(self, names: Path) -> None:
+        """Have the names of the JVM's classes written to a file."""
+        self._ask("write-classes", str(names))
 
     def _count(self, kind: str, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
         words = [query.state_location, run_id]

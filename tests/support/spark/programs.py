@@ -25,12 +25,14 @@ CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 CONNECT_SERVER_STARTED = "Spark Connect server started"
 """The line in its log that says so."""
 _START_SECONDS = 300.0
+SHORT_JOBS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a JVM with which short jobs take half as long."""
 _SMALL = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "600m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # halves what short jobs take
+    "spark.driver.extraJavaOptions": SHORT_JOBS,
 }
 
 
@@ -76,6 +78,15 @@ def connect_server(directory: Path, properties: Path, variables: Mapping[str, st
         with suppress(ProcessLookupError):  # it has ended by itself, as the assertion says
             os.killpg(server.pid, signal.SIGTERM)  # a shell, and its JVM
         server.wait()
+        wait_until(lambda: not _has_processes(server.pid), _START_SECONDS)  # the JVM may end after the shell
+
+
+def _has_processes(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def with_companion(directory: Path, socket: Path) -> dict[str, str]:

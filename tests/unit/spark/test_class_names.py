@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast_spark import class_names
-from holdfast_spark.class_names import keep_class_names, load_known_classes, names_path
+from holdfast_spark.class_names import PARTS, keep_class_names, left_out, load_known_classes, names_path
 from holdfast_spark.linking import jar_path
 
 PROGRAM = """
@@ -24,7 +25,7 @@ public class Program {
 
     public static void main(String[] arguments) throws Exception {
         if (arguments.length > 1) {
-            ClassNames.load(arguments[1]).join();
+            ClassNames.load(arguments[1], Integer.parseInt(arguments[2]), Integer.parseInt(arguments[3])).join();
         }
         Runnable nameless = () -> {};
         nameless.run();
@@ -49,11 +50,18 @@ def run(directory: Path, *arguments: str) -> list[str]:
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the program's classes."""
+    directory = tmp_path_factory.mktemp("program")
+    (directory / "Program.java").write_text(PROGRAM)
+    subprocess.run(["javac", "-cp", str(jar_path()), "Program.java"], cwd=directory, check=True)
+    return directory
+
+
 @pytest.mark.slow
-def test_known_classes_are_loaded_and_linked_but_not_initialized(tmp_path: Path) -> None:
-    (tmp_path / "Program.java").write_text(PROGRAM)
-    jar = jar_path()
-    subprocess.run(["javac", "-cp", str(jar), "Program.java"], cwd=tmp_path, check=True)
+def test_known_classes_are_loaded_and_linked_but_not_initialized(tmp_path: Path, program: Path) -> None:
+    shutil.copytree(program, tmp_path, dirs_exist_ok=True)
     (count,) = run(tmp_path, "first")
     first = (tmp_path / "first").read_text().splitlines()
     assert len(first) == len(set(first)) == int(count)
@@ -64,7 +72,7 @@ def test_known_classes_are_loaded_and_linked_but_not_initialized(tmp_path: Path)
     known = ["no.such.Name", "", "[broken", "Program$Quiet", "java.lang.String", "Program$Missing"]
     (tmp_path / "known").write_text("\n".join(known))
     (tmp_path / "Program$Missing.class").unlink()
-    assert len(run(tmp_path, "second", "known")) == len(run(tmp_path, "third", "not-there")) == 1
+    assert len(run(tmp_path, "second", "known", "2", "-1")) == len(run(tmp_path, "third", "not-there", "2", "0")) == 1
     second, third = (set((tmp_path / name).read_text().splitlines()) for name in ("second", "third"))
     assert "Program$Loud" in second
     assert not {"no.such.Name", "Program$Missing"} & second
@@ -72,14 +80,45 @@ def test_known_classes_are_loaded_and_linked_but_not_initialized(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_one_processor_has_nothing_to_load_ahead(tmp_path: Path) -> None:
-    (tmp_path / "Program.java").write_text(PROGRAM)
-    jar = jar_path()
-    subprocess.run(["javac", "-cp", str(jar), "Program.java"], cwd=tmp_path, check=True)
+def test_one_processor_has_nothing_to_load_ahead(tmp_path: Path, program: Path) -> None:
     (tmp_path / "known").write_text("Program$Loud\n")
-    command = ["java", "-XX:ActiveProcessorCount=1", "-cp", f"{jar}:.", "Program", "written", "known"]
+    class_path = f"{jar_path()}:{program}"
+    command = ["java", "-XX:ActiveProcessorCount=1", "-cp", class_path, "Program", "written", "known", "2", "-1"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     assert "Program$Loud" not in (tmp_path / "written").read_text().splitlines()
+
+
+@pytest.mark.slow
+def test_the_part_that_is_left_out_keeps_only_what_is_needed(tmp_path: Path, program: Path) -> None:
+    shutil.copytree(program, tmp_path, dirs_exist_ok=True)
+    unneeded, needed = "Program$Loud", "java.util.regex.Pattern"
+    (tmp_path / "known").write_text(f"{unneeded}\n{needed}\n")
+    part = _hash_code(unneeded) % PARTS
+    run(tmp_path, "its", "known", str(PARTS), str(part))
+    run(tmp_path, "another", "known", str(PARTS), str((part + 1) % PARTS))
+    run(tmp_path, "of_needed", "known", str(PARTS), str(_hash_code(needed) % PARTS))
+    its, another, of_needed = ((tmp_path / name).read_text().splitlines() for name in ("its", "another", "of_needed"))
+    assert unneeded not in its
+    assert unneeded in another
+    assert needed in its
+    assert needed in of_needed
+
+
+def _hash_code(text: str) -> int:
+    """Return what Java's ``String.hashCode`` does, but for the sign, which leaves the rest of a division by 16 as it is."""
+    code = 0
+    for character in text:
+        code = (31 * code + ord(character)) % 2**32
+    return code
+
+
+def test_only_a_driver_that_writes_leaves_a_part_out(local: Path) -> None:
+    names = names_path(local)
+    names.touch()
+    assert {left_out(names) for _ in range(100)} == {-1}
+    then = time.time() - 90_000
+    os.utime(names, (then, then))
+    assert {left_out(names) for _ in range(2_000)} == set(range(PARTS))
 
 
 def test_the_names_outlive_the_directory_that_is_emptied(local: Path) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.control.messages import BatchReport, HoldingsReply
+from holdfast_spark.after_batches import BATCHES
+from holdfast_spark.class_names import PARTS
 from holdfast_spark.companion import conversation
 from holdfast_spark.companion.conversation import Conversation
 from holdfast_spark.companion.jvm import JvmDriver, JvmError
+from holdfast_spark.companion.known_classes import KnownClasses
 from holdfast_spark.companion.lines import fields_of, line_of
 from holdfast_spark.placement.driver import Executor, Instance, StreamingQuery
 
@@ -57,10 +61,11 @@ class ScriptedJvm:
                 number, question, *rest = about
                 self.say("answer", number, *self._answer(question, rest))
 
-    def answer_one(self) -> None:
+    def answer_one(self) -> list[str]:
         kind, number, question, *about = fields_of(self._said.readline().decode().rstrip("\n"))
         assert kind == "ask"
         self.say("answer", number, *self._answer(question, about))
+        return [question, *about]
 
     def answer_until_told(self, count: int) -> None:
         while len(self.told) < count:
@@ -154,6 +159,49 @@ def test_on_one_machine_nothing_is_placed_and_no_start_waits(
     assert asked == [(str(jvm.location), False)], "whether this node has any of the query's state"
     assert jvm.told == []
     assert [each.query for each in reports] == ["counts"]
+
+
+def progress_of(rows: object) -> str:
+    return json.dumps({"id": "q", "runId": "run", "batchId": 7, "numInputRows": rows, "stateOperators": []})
+
+
+def test_the_jvm_loads_the_classes_of_the_one_before_it_and_writes_down_its_own(
+    jvm: ScriptedJvm, reports: list[BatchReport], tmp_path: Path
+) -> None:
+    names = tmp_path / "classes.names"
+    names.write_text("java.lang.String\n")
+    then = time.time() - 90_000
+    os.utime(names, (then, then))
+    holding = threading.Thread(target=Conversation(jvm.output).hold, args=(jvm.input,))
+    holding.start()
+    jvm.say("hello", "a job", "1", "true", str(tmp_path / "tmp/spark"))
+    assert jvm.answer_until("directory") == str(tmp_path / "tmp/spark")
+    *load, part = jvm.answer_one()
+    assert load == ["load-classes", str(names), str(PARTS)]
+    assert 0 <= int(part) < PARTS
+    for rows in (1, 0, "of another Spark", 1, 1, 1):
+        jvm.say("progress", "run", progress_of(rows))
+    assert jvm.answer_one() == ["write-classes", str(names)]
+    jvm.end()
+    holding.join(60)
+
+
+def test_a_jvm_that_knows_no_such_question_is_a_line_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class OlderJar(JvmDriver):
+        def load_classes(self, names: Path, parts: int, left_out: int) -> None:
+            raise JvmError("java.lang.IllegalArgumentException: nobody knows load-classes")
+
+        def write_classes(self, names: Path) -> None:
+            pytest.fail("these names are new")
+
+    caplog.set_level("INFO", "holdfast.class_names")
+    (tmp_path / "classes.names").write_text("java.lang.String\n")
+    classes = KnownClasses(OlderJar(io.BytesIO()))
+    classes.load(tmp_path / "tmp/spark")
+    assert len(caplog.messages) == 1
+    assert "nobody knows load-classes" in caplog.text
+    for _ in range(BATCHES):
+        classes.progressed(progress_of(1))
 
 
 def test_a_driver_without_a_daemon_goes_without_a_directory(

@@ -11,6 +11,7 @@ from tests.support.spark.properties import documented_properties
 
 pytest.importorskip("pyspark")
 
+from holdfast_spark.jvm_options import JVM_OPTIONS_KEY, OF_ALL_JVMS, with_short_start
 from holdfast_spark.linking import jar_path, linking_settings
 from holdfast_spark.state_settings import settings, state_settings
 
@@ -25,13 +26,18 @@ def test_the_documentation_lists_every_setting() -> None:
     assert sorted(listed) == sorted(settings(Path("/local")))
 
 
-def test_the_documented_properties_are_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documented_properties_are_the_same_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("holdfast_spark.linking._is_jvm_running", lambda: False)
     monkeypatch.setenv("SPARK_DIST_CLASSPATH", "")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    for name in (*OF_ALL_JVMS, "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS"):
+        monkeypatch.delenv(name, raising=False)
     properties = documented_properties(Path("/mnt"))
     assert properties.pop("spark.pyspark.driver.python").endswith("/holdfast-pyspark")
     assert properties.pop("spark.sql.streaming.checkpointLocation") == "file:///mnt/checkpoints"
     assert properties.pop("spark.plugins") == "io.holdfast.spark.HoldfastPlugin"
+    jvm = with_short_start({JVM_OPTIONS_KEY: ""}, {})[JVM_OPTIONS_KEY]
+    assert properties.pop("spark.driver.defaultJavaOptions") == jvm
     jar = {properties.pop(f"spark.{process}.extraClassPath") for process in ("driver", "executor")}
     assert jar == {str(jar_path())}
     linking = linking_settings("/mnt", ["checkpoints", "blobs"])

@@ -34,9 +34,12 @@ public final class ClassNames {
     /**
      * Loads the classes that a file names, a line each; returns the thread that does it. It is not started where there is only
      * one processor, which Spark's own thread needs.
+     *
+     * <p>The names are divided into parts. Those of the part {@code leftOut} (below zero: of none) are not loaded, so that
+     * {@link #write} finds which of them are needed.
      */
-    public static Thread load(String file) {
-        Thread thread = new Thread(() -> loadAll(Paths.get(file)), "holdfast-classes");
+    public static Thread load(String file, int parts, int leftOut) {
+        Thread thread = new Thread(() -> loadAll(Paths.get(file), parts, leftOut), "holdfast-classes");
         thread.setDaemon(true);
         if (Runtime.getRuntime().availableProcessors() > 1) {
             thread.start();
@@ -66,7 +69,7 @@ public final class ClassNames {
         return names.size();
     }
 
-    private static void loadAll(Path file) {
+    private static void loadAll(Path file, int parts, int leftOut) {
         List<String> names;
         try {
             if (Files.size(file) > MOST_BYTES) {
@@ -77,7 +80,9 @@ public final class ClassNames {
             return; // as when there is none yet
         }
         for (String name : names) {
-            isKnown(name);
+            if (Math.floorMod(name.hashCode(), parts) != leftOut) {
+                isKnown(name);
+            }
         }
     }
 

@@ -21,6 +21,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import javax.management.JMException;
 import org.apache.spark.SparkConf;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -163,7 +164,7 @@ final class Companion {
             found.add(0, number);
             found.add(0, "answer");
             tell(found.toArray(new String[0]));
-        } catch (ReflectiveOperationException | RuntimeException | LinkageError problem) {
+        } catch (IOException | JMException | ReflectiveOperationException | RuntimeException | LinkageError problem) {
             Throwable cause = problem.getCause() == null ? problem : problem.getCause();
             tell("fault", number, cause.toString());
         }

@@ -1,15 +1,17 @@
 package io.holdfast.spark;
 
+import java.io.IOException;
 import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import javax.management.JMException;
 import org.apache.spark.SparkContext;
 
 /**
  * Answers questions about a driver, from private parts of Spark that have been the same from 3.5 to 4.3 but for what is in
- * their signatures (Scala's collections, the packages of classes). So all is called by name.
+ * their signatures (Scala's collections, the packages of classes). So all of them are called by name.
  */
 final class SparkInternals {
     private static final String STATE = "org.apache.spark.sql.execution.streaming.state.";
@@ -31,7 +33,7 @@ final class SparkInternals {
     }
 
     /** Answers one; the list can be added to. */
-    List<String> answer(String kind, String[] about) throws ReflectiveOperationException {
+    List<String> answer(String kind, String[] about) throws IOException, JMException, ReflectiveOperationException {
         List<String> found = new ArrayList<>();
         switch (kind) {
             case "age":
@@ -52,6 +54,12 @@ final class SparkInternals {
                 break;
             case "elsewhere":
                 found.add(Integer.toString(elsewhere(about)));
+                break;
+            case "load-classes":
+                ClassNames.load(about[0], Integer.parseInt(about[1]), Integer.parseInt(about[2]));
+                break;
+            case "write-classes":
+                found.add(Integer.toString(ClassNames.write(about[0])));
                 break;
             default:
                 throw new IllegalArgumentException("nobody knows " + kind);
