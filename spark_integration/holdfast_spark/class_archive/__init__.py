@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 CHECKED = "-XX:+VerifySharedSpaces"
 """The JVM's option to keep checksums in an archive, and to compare them before it uses one: a flipped bit would end it."""
+_QUIET = "-Xlog:cds=off"
+"""The JVM's option to say nothing of an archive that it does not use: Java 21 would, on the driver's standard output."""
 _ARCHIVE = "classes.jsa"
 _TRYING = "classes.trying"
 """A file beside the archive, from before a JVM starts with it until there is a session."""
@@ -53,7 +55,8 @@ def with_archive(settings: dict[str, str], local: Path) -> dict[str, str]:
     trying.unlink(missing_ok=True)
     if archive.exists():
         trying.touch()
-    option = f"{CHECKED} -XX:SharedArchiveFile={archive}" if archive.exists() else f"-XX:DumpLoadedClassList={local / _LIST}"
+    use, prepare = f"{CHECKED} {_QUIET} -XX:SharedArchiveFile={archive}", f"-XX:DumpLoadedClassList={local / _LIST}"
+    option = use if archive.exists() else prepare
     return {**settings, JVM_OPTIONS_KEY: f"{settings[JVM_OPTIONS_KEY]} {option}"}
 
 

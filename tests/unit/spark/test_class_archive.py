@@ -135,7 +135,7 @@ def test_the_jvm_writes_a_list_until_there_is_an_archive(tmp_path: Path) -> None
     archive.write_bytes(b"classes")
     assert with_archive(given, local) == {
         **given,
-        JVM_OPTIONS_KEY: f"-Djava.io.tmpdir=/local -XX:+VerifySharedSpaces -XX:SharedArchiveFile={archive}",
+        JVM_OPTIONS_KEY: f"-Djava.io.tmpdir=/local -XX:+VerifySharedSpaces -Xlog:cds=off -XX:SharedArchiveFile={archive}",
     }
     assert "DumpLoadedClassList" in with_archive(given, local)[JVM_OPTIONS_KEY]  # that JVM did not come up
     assert not archive.exists()
