@@ -1,11 +1,12 @@
-"""The room on each disk: that of the store directory, and the others with working directories (``store.other_disks``).
+"""The room on each disk: that of the store directory, and the others (``store.other_disks``).
 
 The limits of ``[cache]`` hold on each disk by itself, because only what is on a disk can be evicted for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
@@ -19,19 +20,29 @@ _UPKEEP_SECONDS = 5.0
 
 
 class Rooms:
-    """The room on each disk that was there when the daemon started. ``disk_at`` returns the number of a path's disk."""
+    """The room on each disk that was there when the daemon started. ``disk_at`` returns the number of a path's disk.
 
-    def __init__(self, rooms: Sequence[Room], index: Index, disk_at: Callable[[bytes], int]) -> None:
+    ``are_spread``: copies outside of working directories come to all of the disks, not to the first one alone.
+    """
+
+    def __init__(
+        self, rooms: Sequence[Room], index: Index, disk_at: Callable[[bytes], int], *, are_spread: bool = False
+    ) -> None:
         self.all = rooms
         """That of the first disk comes first."""
         self.first = rooms[0]
         self._by_number = {room.disk.number: room for room in rooms}
         self._index = index
         self._disk_at = disk_at
+        self._of_copies = rooms if are_spread else rooms[:1]
 
     def on(self, disk: int) -> Room:
         """Return the room on the disk with this number; that on the first one for a disk that is not there."""
         return self._by_number.get(disk, self.first)
+
+    def at(self, path: bytes) -> Room:
+        """Return the room on the disk that what is at ``path`` in the tree is on, or would be."""
+        return self.on(self._disk_at(path))
 
     def of(self, file: FileId) -> Room:
         """Return the room on the disk that a file is on."""
@@ -39,7 +50,22 @@ class Rooms:
 
     async def make_room(self, wanted_bytes: int, path: bytes) -> None:
         """Return when a copy of ``wanted_bytes`` may be written for ``path``. Raises ``CacheFullError``."""
-        await self.on(self._disk_at(path)).make_room(wanted_bytes)
+        await self.at(path).make_room(wanted_bytes)
+
+    def has_spare(self, sizes: Mapping[bytes, int]) -> bool:
+        """Say whether copies of so many bytes have room at these paths without an eviction (``Room.has_spare``)."""
+        wanted: Counter[bytes] = Counter()
+        for path, size_bytes in sizes.items():
+            wanted[path.rpartition(b"/")[0]] += size_bytes
+        by_room: dict[Room, int] = {}
+        for directory, size_bytes in wanted.items():
+            room = self.at(directory)
+            by_room[room] = by_room.get(room, 0) + size_bytes
+        return all(room.has_spare(size_bytes) for room, size_bytes in by_room.items())
+
+    def has_spare_anywhere(self) -> bool:
+        """Say whether a copy may have room on any disk without an eviction."""
+        return any(room.has_spare(0) for room in self._of_copies)
 
     def evict_file(self, file: FileId) -> bool:
         """Evict one file if that is allowed; return whether it was evicted."""

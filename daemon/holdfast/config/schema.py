@@ -66,6 +66,7 @@ class StoreSection(Section, frozen=True):
 
     directory: NotEmpty = "/var/lib/holdfast/store"
     other_disks: list[NotEmpty] = msgspec.field(default_factory=list)
+    spread_cache: bool = False
 
 
 class ZoneSection(Section, frozen=True):

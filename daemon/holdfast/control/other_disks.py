@@ -10,7 +10,7 @@ from holdfast.store import OtherDisk, StoreDirectory
 def other_disks(store: StoreDirectory, rooms: Rooms) -> list[OtherDiskStatus]:
     """Return the disks that are in use, that have failed, and that are missing since the daemon started."""
     found = [OtherDiskStatus(lost.path, lost.problem) for lost in store.others.missing]
-    found += (_status(disk, len(store.tree.paths_on(disk.number)), rooms) for disk in store.others.disks)
+    found += (_status(disk, len(store.tree.workdirs_on(disk.number)), rooms) for disk in store.others.disks)
     return sorted(found, key=lambda each: each.path)
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from holdfast.capacity import Disk, EmptiedDirectories, Limits, Room, Rooms
+from holdfast.checkpoints.formats import FORMATS
+from holdfast.checkpoints.partition_directories import PartitionDirectories
 from holdfast.config import Config
 from holdfast.fs.inodes.admission import Admission
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
@@ -103,7 +105,11 @@ class Foundation:
             [self._room_on(disk, emptied) for disk in _disks(store)],
             index,
             store.tree.disk_at,
+            are_spread=config.store.spread_cache,
         )
+        self.partitions = PartitionDirectories(parts.zones, FORMATS)
+        if config.store.spread_cache:
+            store.tree.spread_partitions(self.partitions.above, lambda space: self.rooms.first.limits.reserve(space))
         self.ordinary_user = OrdinaryUser(self.rooms.is_near_end)
         self.fetcher = Fetcher(
             store.staging,

@@ -22,6 +22,7 @@ from holdfast.checkpoints.formats import Formats
 from holdfast.checkpoints.formats.interface import StateFile, StateStore
 from holdfast.index import Entries, Entry, EntryState
 from holdfast.store import Tree
+from holdfast.system.file_id import FileId
 
 MOST_STORES = 100_000
 """The limit of state stores in all zones together. Nobody has so many on one node; more are somebody's joke."""
@@ -97,11 +98,11 @@ class HeldStores:
         self._held = await trio.to_thread.run_sync(self._recounted, found, changed)
         self._is_counted = True
 
-    def _count_some(self, scan: Iterator[tuple[int, Entry]], found: dict[Place, HeldStore]) -> bool:
+    def _count_some(self, scan: Iterator[tuple[FileId, Entry]], found: dict[Place, HeldStore]) -> bool:
         """Count the next entries; return whether there are more."""
         some = list(islice(scan, _ENTRIES_AT_ONCE))
-        for _, entry in some:
-            for name in entry.names:
+        for inode, entry in some:
+            for name in () if self._tree.has_lost(inode) else entry.names:
                 place, file = self._file(name.path)
                 if place is not None and file is not None and entry.size_bytes:  # empty ones leave no trace in the changes
                     _add(found, place, file.version, entry.size_bytes, is_own=not entry.on_probation)

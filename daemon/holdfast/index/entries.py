@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, takewhile
 from struct import Struct
 from typing import cast
 
@@ -140,6 +140,11 @@ class Entries:
                 unsent.append(entry.path)
             self.discard(file)
         return unsent
+
+    def on_disk(self, disk: int) -> list[FileId]:
+        """Return all files that are known on the disk with this number. A million take 0.7 s: call it in a thread."""
+        files = (_file(key) for key, _ in self._records(_key(first_id_on(disk))))
+        return list(takewhile(lambda file: disk_of(file) == disk, files))
 
     def begin(self, inode: FileId) -> None:
         """Forget the entry of an older file whose inode number a new file has now."""

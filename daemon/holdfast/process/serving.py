@@ -125,7 +125,7 @@ class Serving:
             background.start_soon(self.base.rooms.run)
             background.start_soon(_sync_regularly, parts.index, parts.events)
             background.start_soon(self._expire_quarantine)
-            background.start_soon(watch_disks, parts.store, workdirs, parts.events)
+            background.start_soon(watch_disks, self.base, workdirs)
             background.start_soon(upkeep.run)
             background.start_soon(publishing.run)
             background.start_soon(standby_copies.run)

@@ -13,7 +13,7 @@ from holdfast.standbys import CatchingUp, Restraint, StandbyCopies, Standbys, St
 
 def standbys(base: Foundation, gathering: Gathering, publishing: Publishing, config: Callable[[], Config]) -> Standbys:
     """Return the work for all stores; nothing runs yet. ``config`` returns the configuration in force."""
-    copies = StandbyCopies(base.copies, base.rooms.first, base.policy, base.view, base.fetcher)
+    copies = StandbyCopies(base.copies, base.rooms, base.policy, base.view, base.fetcher)
     return Standbys(
         StoreStandbys(
             CatchingUp(name, copies, Restraint(remote.access, base.fetcher.count_waited_for)),

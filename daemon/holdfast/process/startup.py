@@ -180,12 +180,14 @@ def _forget_lost_disks(store: StoreDirectory, index: Index, events: EventLog) ->
             _log.error("the disk %s is not there: %s", absent.path, absent.problem)
             events.emit("disk-absent", disk=str(absent.path), problem=absent.problem)
     for aside in store.others.aside:
-        events.emit("not-deleted", problem=f"{aside}: a working directory that has no path in the mount any more")
+        events.emit("not-deleted", problem=f"{aside}: a directory that has no path in the mount any more")
     for disk in store.others.lost:
         _log.error("the disk %s is lost, with %d working directories: %s", disk.path, len(disk.workdirs), disk.problem)
         events.emit("disk-lost", disk=disk.path, problem=disk.problem, workdirs=len(disk.workdirs))
         for path in disk.workdirs:
             events.emit("workdir-lost", path=os.fsdecode(path), disk=disk.path)
+    for vacated in store.others.vacated:
+        index.marks.let_go(vacated)
     if store.others.disks or store.others.lost:
         for path in index.entries.discard_other_disks({disk.number for disk in store.others.disks if not disk.is_new}):
             events.emit("unsent-lost", path=os.fsdecode(path))

@@ -77,9 +77,9 @@ class CatchingUp:
         for operator in sorted(operators):
             needed |= await self._needed(partition, operator, version)
         lacking = await trio.to_thread.run_sync(self._lacking, needed)
-        lacking_bytes = sum(needed[path].size_bytes for path in lacking)
-        if lacking and not self.copies.room.has_spare(lacking_bytes):
-            return Progress(version, lacking_bytes, lacks_room=True, needed=needed)
+        sizes = {path: needed[path].size_bytes for path in lacking}
+        if lacking and not self.copies.rooms.has_spare(sizes):
+            return Progress(version, sum(sizes.values()), lacks_room=True, needed=needed)
         await for_each(lacking, lambda path: self._fetch(path, needed[path]), _FILES_AT_ONCE)
         missing_bytes = await trio.to_thread.run_sync(self.missing_bytes, needed)
         if needed and not missing_bytes:

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 import trio
 
-from holdfast.capacity import Room
+from holdfast.capacity import Rooms
 from holdfast.errors import HoldfastError, ObjectCorruptError, RemoteRefusedError, RemoteUnavailableError
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.store_view import StoreView
@@ -33,7 +33,7 @@ class StandbyCopies:
     """The copies of objects in all zones; ``path`` is an object's path in the tree, ``zone/key``."""
 
     copies: CachedCopies
-    room: Room
+    rooms: Rooms
     policy: NamePolicy
     view: StoreView
     fetcher: Fetcher
@@ -59,7 +59,9 @@ class StandbyCopies:
         ``RemoteRefusedError`` and ``OSError``.
         """
         name = self.policy.of_path(path)
-        if name is None or not self.room.has_spare(info.size_bytes) or self._is_known_corrupt(path, info):
+        if name is None or self.copies.store.tree.has_failed(path) or self._is_known_corrupt(path, info):
+            return
+        if not self.rooms.has_spare({path: info.size_bytes}):
             return
         if self.has(path, info):  # somebody may have opened it, or be writing it, since the store was listed
             return
@@ -101,7 +103,7 @@ class StandbyCopies:
     def drop(self, inode: FileId) -> None:
         """Drop a copy, unless it has been opened here or is pinned, or is no copy any more."""
         if self._is_on_probation(inode):
-            self.room.evict_file(inode)
+            self.rooms.evict_file(inode)
 
     def _is_on_probation(self, inode: FileId) -> bool:
         entry = self.copies.index.entries.get(inode)

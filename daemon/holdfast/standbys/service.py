@@ -118,7 +118,7 @@ class StoreStandbys:
         try:
             self._tell(copies)
             await self._look(copies)
-            if self._duties.stands_by and not self.catching_up.copies.room.has_spare(0):
+            if self._duties.stands_by and not self.catching_up.copies.rooms.has_spare_anywhere():
                 problem = _NO_ROOM
             elif not self.is_draining():
                 await self._catch_up(copies)

@@ -26,8 +26,9 @@ _FORMAT_VERSION = 1
 DISK_FILE = "disk.json"
 _DISKS_FILE = "disks.json"
 WORKDIRS = "workdirs"
+PARTITIONS = "partitions"
 AREAS = ("fetching", "orphans", "trash", "quarantine")
-SUBDIRECTORIES = (WORKDIRS, *AREAS)
+SUBDIRECTORIES = (WORKDIRS, PARTITIONS, *AREAS)
 
 
 class _DiskFile(msgspec.Struct):
@@ -39,12 +40,16 @@ class _DiskFile(msgspec.Struct):
 
 
 class KnownDisk(msgspec.Struct):
-    """A disk that is in use: its number in ids of files, its own id, where it is, and where its file system is mounted."""
+    """A disk that is in use: its number in ids of files, its own id, where it is, and where its file system is mounted.
+
+    ``has_failed``: it has failed while a daemon ran, which has given up the partitions' directories there.
+    """
 
     number: int
     disk: str
     path: str
     mountpoint: str = ""
+    has_failed: bool = False
 
 
 class KnownDisks(msgspec.Struct):
@@ -92,6 +97,14 @@ class KnownDisks(msgspec.Struct):
                 f"{store / _DISKS_FILE} is damaged; restore it from a copy, or remove it: "
                 "then the working directories on other disks are given up"
             ) from None
+
+    @classmethod
+    def note_failed(cls, store: Path, number: int) -> None:
+        """Note that the disk with this number has failed. Raises ``OSError`` and ``StoreUnsuitableError``."""
+        known = cls.read(store)
+        for disk in known.disks:
+            disk.has_failed |= disk.number == number
+        known.write(store)
 
     def write(self, store: Path) -> None:
         """Write them down. Raises ``OSError``."""
@@ -192,22 +205,33 @@ class Inspection:
 
 
 def count_left(known: KnownDisk) -> int | None:
-    """Return how many working directories a disk has where it was last; None if it is not there."""
+    """Return how many directories with files a disk has where it was last, empty working directories too.
+
+    None if it is not there.
+    """
     path = Path(known.path)
     try:
         found = _read_disk_file(path)
-        return len(os.listdir(path / WORKDIRS)) if found is not None and found.disk == known.disk else None
+        if found is None or found.disk != known.disk:
+            return None
+        partitions = path / PARTITIONS
+        names = os.listdir(partitions) if partitions.exists() else []
+        return len(os.listdir(path / WORKDIRS)) + sum(_has_files(partitions / name) for name in names)
     except OSError:
         return None
 
 
+def _has_files(directory: Path) -> bool:
+    return any(files for _, _, files in os.walk(directory))
+
+
 def check_not_left(known: KnownDisk) -> None:
-    """Raise ``StoreUnsuitableError`` if a disk that is named no more has working directories."""
+    """Raise ``StoreUnsuitableError`` if a disk that is named no more has directories of this store."""
     count = count_left(known)
     if count:
         raise StoreUnsuitableError(
-            f"store.other_disks does not name {known.path} any more, where {count} working directories of this store "
-            "are; name it again, or remove that directory with what is in it"
+            f"store.other_disks does not name {known.path} any more, where {count} directories of this store are (working "
+            "directories, and those of state); name it again, or remove that directory with what is in it"
         )
 
 

@@ -41,6 +41,7 @@ from holdfast.store.format_file import (
 )
 from holdfast.store.free_space import NO_ROOM
 from holdfast.store.held_directories import NOTES_BYTES, HeldDirectories, HeldDirectory
+from holdfast.store.other_disk import OtherDisk
 from holdfast.store.other_disks import NO_OTHER_DISKS, OtherDisks, open_other_disks
 from holdfast.store.outside_calls import Answer, OutsideCalls
 from holdfast.store.quarantine import Quarantine
@@ -194,6 +195,10 @@ class StoreDirectory:
     def index_path(self) -> Path:
         """The directory of the index."""
         return self.path / "index"
+
+    def note_failed(self, disk: OtherDisk) -> None:
+        """Note, over restarts, that a disk has failed. Raises ``OSError`` and ``StoreUnsuitableError``."""
+        KnownDisks.note_failed(self.path, disk.number)
 
     def close(self) -> None:
         """Close all descriptors, which releases the lock."""

@@ -1,4 +1,4 @@
-"""A disk of a store beside the first one, with its working directories (``store.other_disks``)."""
+"""A disk of a store beside the first one, with the directories that are on it (``store.other_disks``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.store.areas import Place
-from holdfast.store.disk_inspection import WORKDIRS
+from holdfast.store.disk_inspection import PARTITIONS, WORKDIRS
 from holdfast.store.free_space import DiskSpace, disk_space
 from holdfast.store.suitability import check_writable, failed
 
@@ -22,7 +22,8 @@ While the directory is being removed there is a hyphen in place of the slash: ex
 """
 NO_MARK = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.EPERM, errno.ENOENT, errno.ENOTDIR})
 _PLACE = "user.holdfast.place"
-"""The attribute of a working directory on another disk: its path in the tree."""
+"""The attribute of a directory on another disk: its path in the tree."""
+AREAS_OF_DIRECTORIES = (WORKDIRS, PARTITIONS)
 
 _NEVER_FULL = DiskSpace(0, 2**62)
 
@@ -53,57 +54,62 @@ class OtherDisk:
         return bool(self.problem)
 
     @property
-    def workdirs_fd(self) -> int:
-        """The descriptor of the directory of working directories."""
-        return self.fds[WORKDIRS]
+    def root_fd(self) -> int:
+        """The descriptor of the store's directory on the disk."""
+        return self.fds["."]
+
+    def area_fd(self, path: bytes) -> int:
+        """Return the descriptor of the directory on the disk that has what is at ``path`` in the tree."""
+        return self.fds[area_of(path)]
 
     def place(self, area: str) -> Place:
         """Return this disk's part of an area, one of ``AREAS``."""
         return Place(self.number, self.device, self.fds[area])
 
     def make(self, name: bytes, like: os.stat_result, path: bytes) -> None:
-        """Make the working directory for ``path`` in the tree, with the owner and mode of another. Raises ``OSError``."""
-        os.mkdir(name, 0o700, dir_fd=self.workdirs_fd)
+        """Make the directory for ``path`` in the tree, with owner, mode and times of another. Raises ``OSError``."""
+        fd = self.area_fd(path)
+        os.mkdir(name, 0o700, dir_fd=fd)
         try:
-            os.setxattr(b"/proc/self/fd/%d/%s" % (self.workdirs_fd, name), _PLACE, path)
-            make_like(self.workdirs_fd, name, like)
+            os.setxattr(b"/proc/self/fd/%d/%s" % (fd, name), _PLACE, path)
+            make_like(fd, name, like)
         except OSError:
-            os.rmdir(name, dir_fd=self.workdirs_fd)
+            os.rmdir(name, dir_fd=fd)
             raise
 
-    def lacks(self, name: bytes) -> bool:
-        """Say whether there is no working directory with this name, as far as is known. Raises ``OSError``."""
-        return not self.is_absent and os.fsdecode(name) not in os.listdir(self.workdirs_fd)
+    def lacks(self, name: bytes, path: bytes) -> bool:
+        """Say whether there is no directory with this name for ``path``, as far as is known. Raises ``OSError``."""
+        return not self.is_absent and os.fsdecode(name) not in os.listdir(self.area_fd(path))
 
-    def place_of(self, name: bytes) -> bytes | None:
-        """Return the path in the tree that a working directory was made for. Raises ``OSError``."""
+    def place_of(self, name: bytes, area: str) -> bytes | None:
+        """Return the path in the tree that a directory was made for. Raises ``OSError``."""
         try:
-            return os.getxattr(b"/proc/self/fd/%d/%s" % (self.workdirs_fd, name), _PLACE)
+            return os.getxattr(b"/proc/self/fd/%d/%s" % (self.fds[area], name), _PLACE)
         except OSError as problem:
             if problem.errno not in NO_MARK:
                 raise
             return None
 
-    def throw(self, name: bytes) -> None:
-        """Move a working directory to the trash. Raises ``OSError``."""
-        os.rename(name, name, src_dir_fd=self.workdirs_fd, dst_dir_fd=self.fds["trash"])
+    def throw(self, name: bytes, path: bytes) -> None:
+        """Move the directory for ``path`` to the trash. Raises ``OSError``."""
+        os.rename(name, name, src_dir_fd=self.area_fd(path), dst_dir_fd=self.fds["trash"])
 
-    def take_back(self, name: bytes) -> None:
+    def take_back(self, name: bytes, path: bytes) -> None:
         """Move it back."""
         with suppress(OSError):
-            os.rename(name, name, src_dir_fd=self.fds["trash"], dst_dir_fd=self.workdirs_fd)
+            os.rename(name, name, src_dir_fd=self.fds["trash"], dst_dir_fd=self.area_fd(path))
 
-    def set_aside(self, name: bytes) -> Path:
-        """Move a working directory to where nothing is deleted; return where. Raises ``OSError``."""
+    def set_aside(self, name: bytes, area: str) -> Path:
+        """Move a directory to where nothing is deleted; return where. Raises ``OSError``."""
         aside = b"aside-" + name
-        os.rename(name, aside, src_dir_fd=self.workdirs_fd, dst_dir_fd=self.fds["trash"])
+        os.rename(name, aside, src_dir_fd=self.fds[area], dst_dir_fd=self.fds["trash"])
         return self.path / "trash" / os.fsdecode(aside)
 
     def space(self) -> DiskSpace:
         """Return the disk's space. One that has failed lacks none, so that nothing is tried for the sake of it."""
         if not self.has_failed:
             try:
-                return disk_space(self.workdirs_fd)
+                return disk_space(self.root_fd)
             except OSError as problem:
                 self.note(problem)
         return _NEVER_FULL
@@ -120,6 +126,25 @@ class OtherDisk:
             self.note(problem)
 
 
+def is_workdir(path: bytes) -> bool:
+    """Say whether a placeholder at ``path`` is that of a working directory; else it is that of a partition's directory."""
+    return path.count(b"/") == 1
+
+
+def area_of(path: bytes) -> str:
+    """Return the name of the directory on a disk that has what is at ``path`` in the tree."""
+    return WORKDIRS if is_workdir(path) else PARTITIONS
+
+
+class Placed(NamedTuple):
+    """A placeholder: its inode number, its path in the tree, the disk, and the name of the directory there."""
+
+    inode: int
+    path: bytes
+    disk: OtherDisk
+    name: bytes
+
+
 class Mark(NamedTuple):
     """A placeholder's mark: the disk's id, the name there, and whether the directory was being removed."""
 
@@ -128,8 +153,21 @@ class Mark(NamedTuple):
     is_leaving: bool
 
     @classmethod
-    def read(cls, mark: bytes) -> Mark:
-        """Return what a mark says."""
+    def at(cls, directory: bytes) -> Mark | None:
+        """Return the mark of the directory with this system path; None if it has none. Raises ``OSError``."""
+        try:
+            return cls._read(os.getxattr(directory, PLACEHOLDER_MARK, follow_symlinks=False))
+        except OSError as problem:
+            if problem.errno not in NO_MARK:
+                raise
+            return None
+
+    def is_of(self, disk: OtherDisk, name: bytes) -> bool:
+        """Say whether it is that of the directory with this name on ``disk``."""
+        return (self.disk, self.name) == (disk.id, name)
+
+    @classmethod
+    def _read(cls, mark: bytes) -> Mark:
         is_leaving = b"/" not in mark
         disk, _, name = mark.partition(b"-" if is_leaving else b"/")
         return cls(disk.decode(errors="replace"), name, is_leaving)
@@ -141,7 +179,8 @@ def mark_of(disk: OtherDisk, name: bytes, *, is_leaving: bool = False) -> bytes:
 
 
 def make_like(directory_fd: int, name: bytes, like: os.stat_result) -> None:
-    """Give a directory the owner and mode of another."""
+    """Give a directory the owner, mode and times of another."""
     if os.geteuid() == 0:
         os.chown(name, like.st_uid, like.st_gid, dir_fd=directory_fd, follow_symlinks=False)
     os.chmod(name, stat_module.S_IMODE(like.st_mode), dir_fd=directory_fd)
+    os.utime(name, ns=(like.st_atime_ns, like.st_mtime_ns), dir_fd=directory_fd, follow_symlinks=False)

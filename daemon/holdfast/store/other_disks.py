@@ -1,9 +1,10 @@
-"""Other disks of a store (``store.other_disks``): file systems that have working directories beside the store directory's.
+"""Other disks of a store (``store.other_disks``): file systems that have directories of its tree beside the first one's.
 
 A directory on each, which the store has for itself::
 
     disk.json       format version, the store's id and the disk's own id
     workdirs/       working directories, each under a name that its placeholder in the tree knows (``store.spread_tree``)
+    partitions/     directories of partitions, likewise (``store.partition_placeholders``)
     fetching/  orphans/  trash/  quarantine/
 
 The store directory's ``disks.json`` has the disks that are in use, with their numbers (``system.file_id``). A disk that is
@@ -20,7 +21,7 @@ import os
 import stat as stat_module
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,6 +32,7 @@ from holdfast.errors import StoreUnsuitableError
 from holdfast.store.disk_inspection import (
     DISK_FILE,
     SUBDIRECTORIES,
+    WORKDIRS,
     Inspected,
     Inspection,
     KnownDisk,
@@ -41,22 +43,14 @@ from holdfast.store.disk_inspection import (
     write_disk_file,
 )
 from holdfast.store.free_space import NO_ROOM
-from holdfast.store.other_disk import NO_MARK, PLACEHOLDER_MARK, Mark, OtherDisk, make_like, mark_of
+from holdfast.store.other_disk import PLACEHOLDER_MARK, Mark, OtherDisk, Placed, make_like, mark_of
+from holdfast.store.partition_placeholders import PartitionPlaceholders
 from holdfast.store.suitability import OTHER_DISK, check_hard_links, check_writable, failed
 from holdfast.system.file_id import MOST_DISKS, FileId, disk_of
 
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ETIMEDOUT, errno.ENOTCONN, errno.ESTALE})
 _PATIENCE_SECONDS = 30.0
 _NOT_NAMED = "it is no longer in store.other_disks"
-
-
-class Placed(NamedTuple):
-    """A placeholder: its inode number, its path in the tree, the disk, and the name of the directory there."""
-
-    inode: int
-    path: bytes
-    disk: OtherDisk
-    name: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +68,12 @@ class OtherDisks(NamedTuple):
     disks: Sequence[OtherDisk]
     placed: Sequence[Placed]
     lost: Sequence[LostDisk]
-    aside: Sequence[Path]
-    """The working directories that belong to no path, where they are now."""
+    aside: Sequence[Path] = ()
+    """The directories that belong to no path, where they are now."""
+    given_up: Sequence[int] = ()
+    """The numbers of disks in use whose partitions' directories were given up."""
+    vacated: Sequence[FileId] = ()
+    """The ids of placeholders of partitions' directories that were removed."""
 
     @property
     def present(self) -> list[OtherDisk]:
@@ -94,7 +92,7 @@ class OtherDisks(NamedTuple):
         return [lost for lost in self.lost if lost.path not in in_use]
 
 
-NO_OTHER_DISKS = OtherDisks((), (), (), ())
+NO_OTHER_DISKS = OtherDisks((), (), ())
 
 
 def open_other_disks(store: Path, store_id: str, tree_fd: int, paths: Iterable[Path], undo: ExitStack) -> OtherDisks:
@@ -128,13 +126,32 @@ class _Opening:
             if known.disk not in in_use and known.disk not in self._lost:
                 self._leave(known, is_named=Path(known.path) in paths)
         placed = list(self._find_placed())
-        for disk in self._disks:
-            if not disk.is_absent:
-                placed += self._place_again(disk, {each.name for each in placed if each.disk is disk})
-        disks = [KnownDisk(disk.number, disk.id, str(disk.path), disk.mountpoint) for disk in self._disks]
+        for disk in self._present():
+            placed += self._place_again(disk, {each.name for each in placed if each.disk is disk})
+        failed = {known.disk for known in self._known.disks if known.has_failed}
+        partitions = PartitionPlaceholders(self._tree_fd)
+        placed += self._find_partitions(partitions, failed)
+        disks = [
+            KnownDisk(disk.number, disk.id, str(disk.path), disk.mountpoint, disk.id in failed and disk.is_absent)
+            for disk in self._disks
+        ]
         self._known.changed_to(disks).write(self._store)
         lost = [lost for lost in self._lost.values() if lost.problem or lost.workdirs]
-        return OtherDisks(self._disks, placed, lost, self._aside)
+        given_up = [disk.number for disk in self._disks if disk.id in failed]
+        vacated = [FileId(inode) for inode in partitions.vacated]
+        return OtherDisks(self._disks, placed, lost, [*self._aside, *partitions.aside], given_up, vacated)
+
+    def _present(self) -> list[OtherDisk]:
+        return [disk for disk in self._disks if not disk.is_absent]
+
+    def _find_partitions(self, partitions: PartitionPlaceholders, failed: Collection[str]) -> Iterator[Placed]:
+        """Yield the placeholders of partitions' directories. Those of disks that are lost or have ``failed`` are removed."""
+        present = {disk.id for disk in self._present()}
+        for disk in self._present():
+            yield from partitions.of_disk(disk, is_given_up=disk.is_new or disk.id in failed)
+        if any(known.disk not in present for known in self._known.disks):
+            absent = {disk.id: disk for disk in self._disks if disk.is_absent and disk.id not in failed}
+            yield from partitions.without_disk(absent, present)
 
     def _open(self, path: Path) -> None:
         before = self._inspection.at(path)
@@ -205,7 +222,7 @@ class _Opening:
         for path, inode, mark in list(_placeholders(self._tree_fd)):
             here = b"/proc/self/fd/%d/%s" % (self._tree_fd, path)
             disk = disks.get(mark.disk)
-            if disk is not None and not (mark.is_leaving and disk.lacks(mark.name)):
+            if disk is not None and not (mark.is_leaving and disk.lacks(mark.name, path)):
                 if not disk.is_absent:
                     if mark.is_leaving:  # and did not leave
                         with suppress(OSError):  # a full disk: a later start does it
@@ -223,18 +240,18 @@ class _Opening:
 
     def _place_again(self, disk: OtherDisk, placed: set[bytes]) -> Iterator[Placed]:
         """Make placeholders for directories without one whose paths are free; set others aside."""
-        for name in map(os.fsencode, os.listdir(disk.workdirs_fd)):
+        for name in map(os.fsencode, os.listdir(disk.fds[WORKDIRS])):
             if name in placed:
                 continue
-            path = disk.place_of(name)
+            path = disk.place_of(name, WORKDIRS)
             inode = self._make_placeholder(disk, name, path) if path is not None else None
             if path is not None and inode is not None:
                 yield Placed(inode, path, disk, name)
                 continue
             try:
-                os.rmdir(name, dir_fd=disk.workdirs_fd)
+                os.rmdir(name, dir_fd=disk.fds[WORKDIRS])
             except OSError:
-                self._aside.append(disk.set_aside(name))
+                self._aside.append(disk.set_aside(name, WORKDIRS))
 
     def _make_placeholder(self, disk: OtherDisk, name: bytes, path: bytes) -> int | None:
         """Make the placeholder of a directory at ``path``, unless something is there; return its inode number."""
@@ -247,7 +264,7 @@ class _Opening:
         except FileExistsError:
             if not stat_module.S_ISDIR(os.lstat(here).st_mode) or os.listdir(here):
                 return None
-        make_like(self._tree_fd, path, os.stat(name, dir_fd=disk.workdirs_fd, follow_symlinks=False))
+        make_like(self._tree_fd, path, os.stat(name, dir_fd=disk.fds[WORKDIRS], follow_symlinks=False))
         try:
             os.setxattr(here, PLACEHOLDER_MARK, mark_of(disk, name), os.XATTR_CREATE, follow_symlinks=False)
         except FileExistsError:  # it is another one's
@@ -314,11 +331,6 @@ def _placeholders(tree_fd: int) -> Iterator[tuple[bytes, int, Mark]]:
             continue
         for name in os.listdir(root + b"/" + base):
             path = base + b"/" + name
-            try:
-                mark = os.getxattr(root + b"/" + path, PLACEHOLDER_MARK, follow_symlinks=False)
-                inode = os.stat(path, dir_fd=tree_fd, follow_symlinks=False).st_ino
-            except OSError as problem:
-                if problem.errno not in NO_MARK:
-                    raise
-                continue
-            yield path, inode, Mark.read(mark)
+            mark = Mark.at(root + b"/" + path)
+            if mark is not None:
+                yield path, os.stat(path, dir_fd=tree_fd, follow_symlinks=False).st_ino, mark

@@ -1,14 +1,15 @@
-"""A backing tree of which some working directories are on other disks.
+"""A backing tree of which some directories are on other disks: working directories, and those of partitions of a state.
 
 In the tree such a directory is a *placeholder*: an empty directory, with a mark that names the disk and the directory there.
-Whoever opens the placeholder gets the directory that it stands for, and everything below that is reached from there. So a
-working directory is on one disk with all that is in it, and renames and links inside are those of a file system.
+Whoever opens the placeholder gets the directory that it stands for, and everything below that is reached from there. So the
+directory is on one disk with all that is in it, and renames and links inside are those of a file system.
 
 The id of the directory is that of its placeholder, its attributes are those that it has on its disk. A placeholder has its
-path for good, because working directories can't be renamed; the directory knows that path. It is made before the mark. It is
-removed, or moved to its disk's trash, before the placeholder, whose mark says so from before that on. So a crash leaves no
-directory that was removed, and none without a placeholder. A power cut may leave one without the other: a directory gets its
-placeholder again, and a placeholder an empty directory (``store.other_disks``).
+path for good: neither it nor a directory above it can be renamed. The directory knows that path. It is made before the mark.
+It is removed, or moved to its disk's trash, before the placeholder, whose mark says so from before that on. So a crash
+leaves no directory that was removed, and none without a placeholder. A power cut may leave one without the other: a
+directory gets its placeholder again, and the placeholder of a working directory an empty directory (``store.other_disks``).
+That of a partition is then an ordinary directory of the first disk: what was there were copies, or was not synced.
 """
 
 from __future__ import annotations
@@ -18,30 +19,23 @@ import logging
 import os
 import stat as stat_module
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple, cast
+from typing import cast
 
 from holdfast.store.descent import DIRECTORY
-from holdfast.store.free_space import NO_ROOM, DiskSpace, Space, disk_space
+from holdfast.store.disk_choice import DiskChoice, PartitionDisks, Reserve
+from holdfast.store.free_space import NO_ROOM
 from holdfast.store.held_directories import HeldDirectories
-from holdfast.store.other_disk import PLACEHOLDER_MARK, OtherDisk, mark_of
-from holdfast.store.other_disks import Placed
+from holdfast.store.other_disk import AREAS_OF_DIRECTORIES, PLACEHOLDER_MARK, OtherDisk, Placed, is_workdir, mark_of
+from holdfast.store.placeholders import Placeholder, Placeholders
 from holdfast.store.tree import Tree
 from holdfast.system.file_id import NO_FILE, FileId, FileStat, as_listed, disk_of, id_on, with_id
 
-_PLACEHOLDER_LEVEL = 2
-"""The level of working directories in the tree: below their base."""
 _log = logging.getLogger("holdfast.store")
-
-
-class _Placeholder(NamedTuple):
-    """An id, the path in the tree, and the directory that is meant: its name on a disk."""
-
-    id: FileId
-    path: bytes
-    disk: OtherDisk
-    name: bytes
+_MOST_PLACEHOLDERS = 50_000
+"""The number from which on partitions' directories stay on the first disk: each takes some 600 bytes of memory."""
 
 
 class SpreadTree(Tree):
@@ -55,13 +49,10 @@ class SpreadTree(Tree):
         self._first_device = os.fstat(root_fd).st_dev
         self._by_device = {disk.device: disk for disk in self.disks}
         self._by_number = {disk.number: disk for disk in self.disks}
-        self._by_id: dict[FileId, _Placeholder] = {}
-        self._by_path: dict[bytes, _Placeholder] = {}
-        self._by_name: dict[bytes, _Placeholder] = {}
-        self._ids: dict[FileId, FileId] = {}
-        """The ids of placeholders, by those that the directories would have on their disks."""
-        for each in placed:
-            self._add(_Placeholder(FileId(each.inode), each.path, each.disk, each.name))
+        self._choice = DiskChoice(root_fd, self.disks)
+        self._partitions: PartitionDisks | None = None
+        """Chooses the disks of partitions' directories, if new ones are spread."""
+        self._placeholders = Placeholders(Placeholder(FileId(each.inode), *each[1:]) for each in placed)
 
     # --- which file it is ------------------------------------------------------------------------------------------------
 
@@ -69,14 +60,14 @@ class SpreadTree(Tree):
         """``os.stat`` of a file of the store, with its id."""
         found = os.stat(file, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
         if found.st_dev == self._first_device:
-            placeholder = self._by_id.get(FileId(found.st_ino)) if stat_module.S_ISDIR(found.st_mode) else None
+            placeholder = self._placeholders.with_id(FileId(found.st_ino)) if stat_module.S_ISDIR(found.st_mode) else None
             if placeholder is None or placeholder.disk.has_failed:
                 return cast(FileStat, found)
-            there = os.stat(placeholder.name, dir_fd=placeholder.disk.workdirs_fd, follow_symlinks=False)
+            there = os.stat(placeholder.name, dir_fd=placeholder.directory_fd, follow_symlinks=False)
             return with_id(there, placeholder.id)
         disk = self._by_device.get(found.st_dev)
         file_id = id_on(disk.number, found.st_ino) if disk is not None else FileId(found.st_ino)
-        return with_id(found, self._ids.get(file_id, file_id))
+        return with_id(found, self._placeholders.id_of(file_id))
 
     def listed_ids(self, directory: int | bytes | str) -> Callable[[os.DirEntry[bytes] | os.DirEntry[str]], FileId]:
         """Return a function that returns the id of a file from the entry that the listing of ``directory`` has of it."""
@@ -90,24 +81,26 @@ class SpreadTree(Tree):
         """Say whether what the system lists as the inode numbers in a directory are ids."""
         return self.disk_number(directory) == 0
 
-    def are_apart(self, file: FileId, other: FileId) -> bool:
-        """Say whether two files, or directories, are on different disks: then no name of one can come to the other."""
-        return self.disk_number(file) != self.disk_number(other)
-
     def disk_fd(self, directory: FileId) -> int:
         """Return a descriptor of the tree's own on the disk that a directory is on."""
         disk = self._by_number.get(self.disk_number(directory))
-        return self.root_fd if disk is None or disk.is_absent else disk.workdirs_fd
+        return self.root_fd if disk is None or disk.is_absent else disk.root_fd
 
     def disk_number(self, directory: FileId) -> int:
         """Return the number of the disk that a file, or what is in a directory, is on; 0 for the first."""
-        placeholder = self._by_id.get(directory)
+        placeholder = self._placeholders.with_id(directory)
         return disk_of(directory) if placeholder is None else placeholder.disk.number
 
     def disk_at(self, path: bytes) -> int:
         """Return the number of the disk that what is at ``path`` is on, or would be."""
-        placeholder = self._above(path)
-        return 0 if placeholder is None else placeholder.disk.number
+        placeholder = self._placeholders.above(path)
+        if placeholder is not None:
+            return placeholder.disk.number
+        partition = self._partitions.partition_of(path) if self._partitions is not None else None
+        if partition is None or self._partitions is None or self.inode(partition):
+            return 0
+        chosen = self._partitions.of(partition)
+        return 0 if chosen is None else chosen.number
 
     # --- ways through the tree -------------------------------------------------------------------------------------------
 
@@ -119,13 +112,13 @@ class SpreadTree(Tree):
             return fd
         os.close(fd)
         _check_disk(placeholder)
-        return super().open_child(placeholder.disk.workdirs_fd, placeholder.name)
+        return super().open_child(placeholder.directory_fd, placeholder.name)
 
     def open_directory(self, path: bytes) -> int:
         """Return a new ``O_PATH`` descriptor of the directory at ``path``. Raises ``OSError``, with EBUSY if it is held."""
         if self.held:
             self.held.check(path)
-        placeholder = self._above(path)
+        placeholder = self._placeholders.above(path)
         if placeholder is not None:
             _check_disk(placeholder)
         return super().open_below(*self.anchor(path))
@@ -134,7 +127,7 @@ class SpreadTree(Tree):
         """Return a new ``O_PATH`` descriptor of the directory at ``path`` below another one. Raises ``OSError``."""
         fd = os.open(b".", DIRECTORY, dir_fd=directory_fd)
         try:
-            for _ in range(_PLACEHOLDER_LEVEL):  # further down there is none
+            for _ in range(self._placeholders.deepest):  # further down there is none
                 if not path or os.fstat(fd).st_dev != self._first_device:
                     break
                 first, _, path = path.partition(b"/")
@@ -147,70 +140,72 @@ class SpreadTree(Tree):
 
     def anchor(self, path: bytes) -> tuple[int, bytes]:
         """Return a descriptor of the tree's own, and the path from there, by which the system finds what is at ``path``."""
-        placeholder = self._above(path)
+        placeholder = self._placeholders.above(path)
         if placeholder is None or placeholder.disk.has_failed:
             return self.root_fd, path
-        return placeholder.disk.workdirs_fd, placeholder.name + path[len(placeholder.path) :]
+        return placeholder.directory_fd, placeholder.name + path[len(placeholder.path) :]
 
     def path_of(self, directory_fd: int) -> bytes | None:
         """Return the path of a directory; None if it is not in the tree. Raises ``OSError``."""
         disk = self._by_device.get(os.fstat(directory_fd).st_dev)
         if disk is None:
             return super().path_of(directory_fd)
-        root, path = (os.readlink(b"/proc/self/fd/%d" % fd) for fd in (disk.workdirs_fd, directory_fd))
+        root, path = (os.readlink(b"/proc/self/fd/%d" % fd) for fd in (disk.root_fd, directory_fd))
         if not path.startswith(root + b"/"):
             return None
-        name, slash, rest = path[len(root) + 1 :].partition(b"/")
-        placeholder = self._by_name.get(name)
+        area, _, below = path[len(root) + 1 :].partition(b"/")
+        name, slash, rest = below.partition(b"/")
+        placeholder = self._placeholders.named(name) if area.decode(errors="replace") in AREAS_OF_DIRECTORIES else None
         return None if placeholder is None else placeholder.path + slash + rest
 
-    def _above(self, path: bytes) -> _Placeholder | None:
-        """Return the placeholder at or above a path."""
-        base, _, below = path.partition(b"/")
-        return self._by_path.get(base + b"/" + below.partition(b"/")[0])
-
-    def _behind(self, fd: int) -> _Placeholder | None:
+    def _behind(self, fd: int) -> Placeholder | None:
         """Return the placeholder that a descriptor is of, if it is of one."""
         found = os.fstat(fd)
-        return self._by_id.get(FileId(found.st_ino)) if found.st_dev == self._first_device else None
+        return self._placeholders.with_id(FileId(found.st_ino)) if found.st_dev == self._first_device else None
 
     # --- placeholders come and go ----------------------------------------------------------------------------------------
 
-    def place_on_a_disk(self, parent_fd: int, path: bytes, reserve: Callable[[DiskSpace], Space]) -> None:
+    def place_on_a_disk(self, parent_fd: int, path: bytes, reserve: Reserve) -> None:
         """Choose a disk for the working directory at ``path``, new and empty, in the directory ``parent_fd``.
 
         It is that which has the most space above its reserve for each working directory on it, the new one included. A disk
         whose reserve is not free comes after all others, and one that does not take the directory is passed over; on the
         first disk it is already.
         """
-        if path in self._by_path:
+        if self._placeholders.at(path) is not None:
             return
         base, _, name = path.rpartition(b"/")
-        for disk in self._by_room(parent_fd, base, reserve):
+        placed = {disk.number: self._placeholders.on(disk.number, workdirs=True) for disk in self.disks}
+        counts = Counter({number: len(paths) for number, paths in placed.items()})
+        elsewhere = sum(each.startswith(base + b"/") for paths in placed.values() for each in paths)
+        counts[0] = max(0, len(os.listdir(f"/proc/self/fd/{parent_fd}")) - elsewhere - 1)  # the new one is there already
+        self._place(self._choice.by_room(counts, reserve), parent_fd, path, name)
+
+    def spread_partitions(self, partition_of: Callable[[bytes], bytes | None], reserve: Reserve) -> None:
+        """From now on, spread the new directories of partitions over all disks (``disk_choice.PartitionDisks``)."""
+        self._partitions = PartitionDisks(self._choice, partition_of, reserve)
+
+    def place_partition(self, parent_fd: int, path: bytes) -> None:
+        """Choose a disk for the directory at ``path``, new and empty, if it is that of a partition and these are spread."""
+        partitions = self._partitions
+        if partitions is None or partitions.partition_of(path) != path or self._placeholders.above(path) is not None:
+            return
+        if len(self._placeholders) >= _MOST_PLACEHOLDERS:
+            return
+        self._place(partitions.made(path), parent_fd, path, path.rpartition(b"/")[2])
+
+    def _place(self, disks: Iterable[OtherDisk | None], parent_fd: int, path: bytes, name: bytes) -> None:
+        """Let the directory ``name`` be on the first of the disks that takes it; None: where it is."""
+        for disk in disks:
             if disk is None:
                 return
             try:
                 self._move(disk, parent_fd, path, name)
             except OSError as problem:
-                _log.warning("%s takes no working directory: %s", disk.path, problem)
+                _log.warning("%s takes no directory: %s", disk.path, problem)
                 disk.note(problem)
                 continue
             return
-
-    def _by_room(self, parent_fd: int, base: bytes, reserve: Callable[[DiskSpace], Space]) -> list[OtherDisk | None]:
-        """Return all disks that work, the one with the most room first; None is the first disk."""
-        counts = {disk.number: 0 for disk in self.disks}
-        for placeholder in list(self._by_path.values()):
-            counts[placeholder.disk.number] += 1
-        elsewhere = sum(placeholder.path.startswith(base + b"/") for placeholder in list(self._by_path.values()))
-        on_first = max(1, len(os.listdir(f"/proc/self/fd/{parent_fd}")) - elsewhere)  # the new one included
-        spaces: list[tuple[DiskSpace, int, OtherDisk | None]] = [(disk_space(self.root_fd), on_first, None)]
-        for disk in self.disks:
-            space = disk.space()
-            if not disk.has_failed:
-                spaces.append((space, counts[disk.number] + 1, disk))
-        spaces.sort(key=lambda each: _share(each[0], each[1], reserve(each[0])), reverse=True)
-        return [disk for _, _, disk in spaces]
 
     def _move(self, disk: OtherDisk, parent_fd: int, path: bytes, name: bytes) -> None:
         """Let the empty directory ``name`` become the placeholder of a directory on ``disk``. Raises ``OSError``."""
@@ -222,22 +217,22 @@ class SpreadTree(Tree):
         disk.make(new, found, path)
         try:
             os.setxattr(here, PLACEHOLDER_MARK, mark_of(disk, new), follow_symlinks=False)
-            self._add(_Placeholder(FileId(found.st_ino), path, disk, new))
+            self._add(Placeholder(FileId(found.st_ino), path, disk, new))
         except OSError:
             with suppress(OSError):
                 os.removexattr(here, PLACEHOLDER_MARK, follow_symlinks=False)
-            os.rmdir(new, dir_fd=disk.workdirs_fd)
+            os.rmdir(new, dir_fd=disk.area_fd(path))
             raise
 
     def remove_directory(self, parent_fd: int, name: bytes) -> None:
         """rmdir(2). Raises ``OSError``."""
         found = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
         is_here = found.st_dev == self._first_device and stat_module.S_ISDIR(found.st_mode)
-        placeholder = self._by_id.get(FileId(found.st_ino)) if is_here else None
+        placeholder = self._placeholders.with_id(FileId(found.st_ino)) if is_here else None
         if placeholder is not None:
             _check_disk(placeholder)
             with self._marked_as_leaving(placeholder), suppress(FileNotFoundError):
-                os.rmdir(placeholder.name, dir_fd=placeholder.disk.workdirs_fd)
+                os.rmdir(placeholder.name, dir_fd=placeholder.directory_fd)
             self._drop(placeholder)  # before another directory can get its number
         os.rmdir(name, dir_fd=parent_fd)
 
@@ -247,7 +242,7 @@ class SpreadTree(Tree):
 
         What it has on another disk goes first, and the placeholder says so from before that on.
         """
-        placeholder = self._by_id.get(directory)
+        placeholder = self._placeholders.with_id(directory)
         if placeholder is None:
             yield
             return
@@ -255,16 +250,16 @@ class SpreadTree(Tree):
             yield
         else:
             with self._marked_as_leaving(placeholder):
-                placeholder.disk.throw(placeholder.name)
+                placeholder.disk.throw(placeholder.name, placeholder.path)
                 try:
                     yield
                 except BaseException:
-                    placeholder.disk.take_back(placeholder.name)
+                    placeholder.disk.take_back(placeholder.name, placeholder.path)
                     raise
         self._drop(placeholder)
 
     @contextmanager
-    def _marked_as_leaving(self, placeholder: _Placeholder) -> Iterator[None]:
+    def _marked_as_leaving(self, placeholder: Placeholder) -> Iterator[None]:
         """Let the directory of a placeholder go in this block. After a crash the placeholder goes as well, if that has."""
         self._mark(placeholder, is_leaving=True)
         try:
@@ -274,7 +269,7 @@ class SpreadTree(Tree):
                 self._mark(placeholder, is_leaving=False)
             raise
 
-    def _mark(self, placeholder: _Placeholder, *, is_leaving: bool) -> None:
+    def _mark(self, placeholder: Placeholder, *, is_leaving: bool) -> None:
         here = b"/proc/self/fd/%d/%s" % (self.root_fd, placeholder.path)
         mark = mark_of(placeholder.disk, placeholder.name, is_leaving=is_leaving)
         try:
@@ -284,41 +279,42 @@ class SpreadTree(Tree):
                 raise
 
     def has_failed(self, path: bytes) -> bool:
-        """Say whether the working directory at ``path`` is on a disk that has failed or is not there."""
-        placeholder = self._by_path.get(path)
+        """Say whether what is at ``path`` is on a disk that has failed or is not there."""
+        placeholder = self._placeholders.above(path)
         return placeholder is not None and placeholder.disk.has_failed
 
-    def paths_on(self, disk: int) -> list[bytes]:
+    def has_lost(self, file: FileId) -> bool:
+        """Say whether a file is on a disk that has failed or is not there."""
+        disk = self._by_number.get(disk_of(file))
+        return disk is not None and disk.has_failed
+
+    def is_placed_below(self, path: bytes) -> bool:
+        """Say whether a directory at or below ``path`` is on another disk than the one above it."""
+        return self._placeholders.is_any_below(path)
+
+    def workdirs_on(self, disk: int) -> list[bytes]:
         """Return the paths of the working directories on the disk with this number, which is not the first."""
-        return [path for path, placeholder in list(self._by_path.items()) if placeholder.disk.number == disk]
+        return self._placeholders.on(disk, workdirs=True)
+
+    def partitions_on(self, disk: int) -> list[bytes]:
+        """Return the paths of the partitions' directories on the disk with this number, which is not the first."""
+        return self._placeholders.on(disk, workdirs=False)
 
     def _remove_if_empty(self, path: bytes) -> FileId:
-        return NO_FILE if path in self._by_path else super()._remove_if_empty(path)
+        is_kept = is_workdir(path) and self._placeholders.at(path) is not None
+        return NO_FILE if is_kept else super()._remove_if_empty(path)
 
-    def _add(self, placeholder: _Placeholder) -> None:
-        if not placeholder.disk.is_absent:
-            there = os.stat(placeholder.name, dir_fd=placeholder.disk.workdirs_fd, follow_symlinks=False)
-            self._ids[id_on(placeholder.disk.number, there.st_ino)] = placeholder.id
-        self._by_id[placeholder.id] = self._by_path[placeholder.path] = self._by_name[placeholder.name] = placeholder
+    def _add(self, placeholder: Placeholder) -> None:
+        self._placeholders.add(placeholder)
 
-    def _drop(self, placeholder: _Placeholder) -> None:
-        self._ids = {there: here for there, here in self._ids.items() if here != placeholder.id}
-        self._by_id.pop(placeholder.id, None)
-        self._by_path.pop(placeholder.path, None)
-        self._by_name.pop(placeholder.name, None)
-
-
-def _share(space: DiskSpace, workdirs: int, reserve: Space) -> tuple[float, float]:
-    """Return the bytes above the reserve, and those that are free at all, for each of so many working directories."""
-    has_inodes = not space.files or space.free_files > reserve.files
-    above_bytes = max(0, space.free_bytes - reserve.size_bytes) if has_inodes else 0
-    return above_bytes / workdirs, space.free_bytes / workdirs
+    def _drop(self, placeholder: Placeholder) -> None:
+        self._placeholders.drop(placeholder)
 
 
 class _DiskGoneError(FileNotFoundError):
     """A directory is on a disk that is not used. Users get EIO; what the daemon does by itself goes on as without it."""
 
 
-def _check_disk(placeholder: _Placeholder) -> None:
+def _check_disk(placeholder: Placeholder) -> None:
     if placeholder.disk.has_failed:
         raise _DiskGoneError(errno.EIO, os.strerror(errno.EIO), os.fsdecode(placeholder.path))

@@ -55,11 +55,6 @@ class Tree:
         root, path = (os.readlink(b"/proc/self/fd/%d" % fd) for fd in (self.root_fd, directory_fd))
         return path[len(root) + 1 :] if path == root or path.startswith(root + b"/") else None
 
-    def are_apart(self, file: FileId, other: FileId) -> bool:
-        """Say whether two files, or directories, are on different disks: then no name of one can come to the other."""
-        del file, other
-        return False
-
     def lists_ids(self, directory: FileId) -> bool:
         """Say whether what the system lists as the inode numbers in a directory are ids."""
         del directory
@@ -86,8 +81,29 @@ class Tree:
         ``reserve`` returns what is kept free of a disk.
         """
 
-    def paths_on(self, disk: int) -> list[bytes]:
+    def spread_partitions(
+        self, partition_of: Callable[[bytes], bytes | None], reserve: Callable[[DiskSpace], Space]
+    ) -> None:
+        """From now on, spread the new directories of partitions over all disks.
+
+        ``partition_of`` returns the path of the partition's directory that a path is, or lies in; None if that is none.
+        """
+
+    def place_partition(self, parent_fd: int, path: bytes) -> None:
+        """Choose a disk for the directory at ``path``, new and empty, if it is that of a partition and these are spread."""
+
+    def is_placed_below(self, path: bytes) -> bool:
+        """Say whether a directory at or below ``path`` is on another disk than the one above it."""
+        del path
+        return False
+
+    def workdirs_on(self, disk: int) -> list[bytes]:
         """Return the paths of the working directories on the disk with this number, which is not the first."""
+        del disk
+        return []
+
+    def partitions_on(self, disk: int) -> list[bytes]:
+        """Return the paths of the partitions' directories on the disk with this number, which is not the first."""
         del disk
         return []
 
@@ -101,8 +117,13 @@ class Tree:
         return nullcontext()
 
     def has_failed(self, path: bytes) -> bool:
-        """Say whether the working directory at ``path`` is on a disk that has failed or is not there."""
+        """Say whether what is at ``path`` is on a disk that has failed or is not there."""
         del path
+        return False
+
+    def has_lost(self, file: FileId) -> bool:
+        """Say whether a file is on a disk that has failed or is not there."""
+        del file
         return False
 
     # -------------------------------------------------------------------------------------------------------------------
@@ -244,7 +265,7 @@ class Tree:
             return NO_FILE
         try:
             inode = file_stat(name, dir_fd=fd, follow_symlinks=False).st_ino
-            os.rmdir(name, dir_fd=fd)
+            self.remove_directory(fd, name)
         except FileNotFoundError:
             return NO_FILE
         except OSError as problem:
@@ -272,6 +293,7 @@ class Tree:
         if since is not None:
             since_ns = since(b"/".join(names[: level + 1]))
             os.utime(name, ns=(since_ns, since_ns), dir_fd=directory_fd, follow_symlinks=False)
+        self.place_partition(directory_fd, b"/".join(names[: level + 1]))
         return self.open_child(directory_fd, name)
 
 

@@ -225,6 +225,8 @@ class CachedCopies:
 
         The store has them still, so the directory does not disappear.
         """
+        if self.store.tree.has_failed(path):
+            return False
         parent, _, name = path.rpartition(b"/")
         try:
             self.store.tree.held.check(path)
@@ -233,10 +235,10 @@ class CachedCopies:
             return False
         try:
             stat = file_stat(name, dir_fd=directory_fd, follow_symlinks=False)
-            if self.index.marks.is_held(stat.st_ino) or not _is_as_made(directory_fd, name, stat, ownership):
+            if self.index.marks.is_held(stat.st_ino) or not self._is_as_made(directory_fd, name, stat, ownership):
                 return False
             with self._unseen(parent, directory_fd):
-                os.rmdir(name, dir_fd=directory_fd)
+                self.store.tree.remove_directory(directory_fd, name)
             self.store.implied_times.keep(path, stat.st_mtime_ns)
         except OSError as problem:
             if problem.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
@@ -246,6 +248,20 @@ class CachedCopies:
             os.close(directory_fd)
         self.listener.directory_emptied(path, stat.st_ino)
         return True
+
+    def _is_as_made(self, directory_fd: int, name: bytes, stat: FileStat, ownership: Ownership) -> bool:
+        """Say whether nobody has changed owner, mode or attributes of a directory that was made for objects."""
+        above = file_stat(directory_fd)
+        uid, gid = ownership.owner(above)
+        is_owned = os.geteuid() != 0 or (stat.st_uid == uid and stat.st_gid in (gid, above.st_gid))
+        mode = stat_module.S_IMODE(stat.st_mode) & ~stat_module.S_ISGID
+        if not is_owned or mode != ownership.directory_mode & ~stat_module.S_ISGID:
+            return False
+        fd = self.store.tree.open_child(directory_fd, name)  # on whichever disk it is
+        try:
+            return not any(map(_is_users, os.listxattr(b"/proc/self/fd/%d/." % fd)))
+        finally:
+            os.close(fd)
 
     def forget_name(self, path: bytes, stat: FileStat) -> Entry | None:
         """Remove ``path`` from the entry of a file that is about to lose this name; return the entry as it was."""
@@ -302,18 +318,8 @@ class CachedCopies:
         self.events.emit("quarantined", path=os.fsdecode(path), kept=kept, **reason)
 
 
-def _is_as_made(directory_fd: int, name: bytes, stat: FileStat, ownership: Ownership) -> bool:
-    """Say whether nobody has changed owner, mode or attributes of a directory that was made for objects."""
-    above = file_stat(directory_fd)
-    uid, gid = ownership.owner(above)
-    is_owned = os.geteuid() != 0 or (stat.st_uid == uid and stat.st_gid in (gid, above.st_gid))
-    mode = stat_module.S_IMODE(stat.st_mode) & ~stat_module.S_ISGID
-    names = os.listxattr(b"/proc/self/fd/%d/%s" % (directory_fd, name), follow_symlinks=False)
-    return is_owned and mode == ownership.directory_mode & ~stat_module.S_ISGID and not any(map(_is_users, names))
-
-
 def _is_users(attribute: str) -> bool:
-    return attribute.startswith(("user.", "trusted."))
+    return attribute.startswith(("user.", "trusted.")) and not attribute.startswith("user.holdfast.")
 
 
 def _set_attributes(fd: int, directory_fd: int, ownership: Ownership, modified_ns: int) -> None:

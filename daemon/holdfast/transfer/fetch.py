@@ -269,4 +269,6 @@ def _longest_run_bytes(access: RemoteAccess) -> int:
 def _disk_error(problem: OSError) -> HoldfastError:
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
         return CacheFullError("the disk of the store is full: holdfast status says whether of bytes or of inodes")
+    if problem.errno == errno.EXDEV:  # asked for again, it is fetched to that disk
+        return ObjectChangedError("its directory was made anew on another disk during the fetch")
     return HoldfastError(f"the disk of the store: {problem}")

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -381,6 +382,33 @@ async def test_only_what_is_on_a_disk_goes_for_it_and_the_limit_is_of_each_disk(
         await rooms.make_room(101, b"work/w")
     await rooms.make_room(50, b"work/w")
     assert there.gone == [id_on(1, inode) for inode in (10, 11, 12)]
+
+
+class _RoomFor:
+    """The room on a disk that has room for so many bytes."""
+
+    def __init__(self, number: int, spare_bytes: int) -> None:
+        self.disk = SimpleNamespace(number=number)
+        self.spare_bytes = spare_bytes
+
+    def has_spare(self, wanted_bytes: int) -> bool:
+        return wanted_bytes <= self.spare_bytes
+
+
+def test_copies_have_spare_room_if_each_disk_has_it_for_its_own(index: Index) -> None:
+    here, there = _RoomFor(0, 100), _RoomFor(1, 300)
+    rooms = cast("list[Room]", [here, there])
+    spread = Rooms(rooms, index, lambda path: int(path.startswith(b"there")), are_spread=True)
+    assert spread.has_spare({b"there/a": 200, b"there/b": 100, b"here/a": 100})
+    assert not spread.has_spare({b"there/a": 200, b"there/b": 101})
+    assert not spread.has_spare({b"there/1/a": 200, b"there/2/b": 101})
+    assert not spread.has_spare({b"here/a": 101})
+    assert spread.has_spare({})
+    here.spare_bytes = -1
+    assert spread.has_spare_anywhere()
+    assert not Rooms(rooms, index, lambda _: 0).has_spare_anywhere()
+    there.spare_bytes = -1
+    assert not spread.has_spare_anywhere()
 
 
 async def test_nothing_is_looked_for_where_another_disk_has_no_copies(

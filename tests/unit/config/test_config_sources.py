@@ -186,7 +186,7 @@ def test_bad_toml_is_told_with_line_and_column(problem_with: Callable[..., str])
         ("[cach]", "cach (FILE): there is no section 'cach'; did you mean cache?"),
         (
             "[store]\nzzz = 1",
-            "store.zzz (FILE): there is no key 'zzz'; there are directory, other_disks",
+            "store.zzz (FILE): there is no key 'zzz'; there are directory, other_disks, spread_cache",
         ),
         (
             "[workdirs.roles.worker]\nretain = 1",

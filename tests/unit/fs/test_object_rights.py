@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.config import Durability
+from holdfast.fs.inodes import object_rights
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.object_rights import READ, WRITE, ObjectRights
 from holdfast.store import Tree
@@ -93,7 +94,7 @@ def test_a_refusal_ends_the_way_down(tree: Path, root_fd: int, monkeypatch: pyte
         looked_at.append(path)
         return stat(path, **options)
 
-    monkeypatch.setattr(os, "stat", counted)
+    monkeypatch.setattr(object_rights, "file_stat", counted)
     assert not rights(root_fd).may_search(place("secret/d/d/d"), caller(MALLORY))
     assert looked_at == [b"blobs", b"blobs/secret"]
 

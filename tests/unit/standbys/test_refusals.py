@@ -38,7 +38,7 @@ class Fetches:
 def copies_of(entry: Entry | None, fetches: Fetches, dropped: list[int]) -> StandbyCopies:
     inode = 0 if entry is None else 7
     cached: Any = SimpleNamespace(
-        store=SimpleNamespace(tree=SimpleNamespace(inode=lambda path: inode)),
+        store=SimpleNamespace(tree=SimpleNamespace(inode=lambda path: inode, has_failed=lambda path: False)),
         index=SimpleNamespace(entries=SimpleNamespace(get=lambda inode: entry)),
         is_open=lambda inode: False,
         drop=lambda path, inode: dropped.append(inode),

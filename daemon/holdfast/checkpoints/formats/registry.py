@@ -48,6 +48,7 @@ class Formats:
         self._attempt_names = _each_once(pattern for each in formats for pattern in each.attempt_names)
         self._logs = _each_once(pattern for each in formats for pattern in each.logs)
         self._read_ahead = _each_once(each.read_ahead for each in formats)
+        self._partitions = _each_once(pattern for each in formats for pattern in each.partitions)
         self._state_file = _each_once(each.state_file for each in formats)
         self._stateful_operator = _each_once(each.stateful_operator for each in formats)
         self._partitions_now = _each_once(each.partitions_now for each in formats)
@@ -92,6 +93,10 @@ class Formats:
             if hint is not None:
                 return hint
         return None
+
+    def partition(self, name: bytes) -> bytes | None:
+        """Return the directory with a partition's state that a name is, or lies in, by whole names in the store."""
+        return _first_group(self._partitions, name)
 
     def state_file(self, name: bytes) -> StateFile | None:
         """Return which state a file belongs to, by its whole name in its store; None if it is none of a partition's."""

@@ -123,7 +123,7 @@ class Directories:
 
     def check_one_disk(self, node: Node, directory: Node) -> None:
         """Raise ``OSError`` with EXDEV if a file, or what is in a directory, can't get a name in another one."""
-        if self._tree.are_apart(_placed(node).backing, _placed(directory).backing):
+        if self.disk_number(node) != self.disk_number(directory):
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
     def disk_fd(self, node: Node) -> int:
@@ -132,7 +132,12 @@ class Directories:
 
     def disk_number(self, node: Node) -> int:
         """Return the number of the disk that a file or directory is on, or would be; 0 for the first."""
-        return self._tree.disk_number(_placed(node).backing) if self.is_spread else 0
+        if not self.is_spread:
+            return 0
+        if node.backing:
+            return self._tree.disk_number(node.backing)
+        path = path_of(node)
+        return 0 if path is None else self._tree.disk_at(path)
 
     def seconds(self, node: Node) -> float:
         """Return how long the kernel may cache a node's attributes and, for a directory, the names in it."""

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from holdfast.fs.inodes.caller import Asker
 from holdfast.fs.inodes.caller_groups import CallerGroups
 from holdfast.store import Tree
+from holdfast.system.file_id import file_stat
 from holdfast.transfer import Ownership
 from holdfast.zones import LONGEST_KEY_BYTES, ZonePath
 
@@ -152,13 +153,11 @@ class _LocalWay:
         self._tree = tree
         self._anchor = tree.root_fd
         self._names: list[bytes] = []
+        self._levels_at_once = 1 if tree.is_spread else _LEVELS_AT_ONCE
+        """Where directories may be on other disks, the system does not find the way from one to the next by itself."""
 
     def down(self, name: bytes) -> _Owned | None:
         """Go down to a directory, and return its owner and mode: ``_BARRED`` if it is none, None if there is nothing."""
-        if len(self._names) == _LEVELS_AT_ONCE:
-            fd = self._tree.open_child(self._anchor, b"/".join(self._names))
-            self.close()
-            self._anchor, self._names = fd, []
         found = self._owned(name, stat_module.S_IFDIR)
         self._names.append(name)
         return found
@@ -166,6 +165,15 @@ class _LocalWay:
     def look(self, name: bytes) -> _Owned | None:
         """Return the owner and mode of a file here: ``_BARRED`` if it is no regular one, None if there is nothing."""
         return self._owned(name, stat_module.S_IFREG)
+
+    def _enter(self) -> None:
+        """Go on from the directory that was come to. Raises ``OSError``."""
+        try:
+            fd = self._tree.open_child(self._anchor, b"/".join(self._names))
+        except FileNotFoundError as problem:  # it is on a disk that has failed: nobody knows who may pass
+            raise OSError(problem.errno, problem.strerror) from None
+        self.close()
+        self._anchor, self._names = fd, []
 
     def close(self) -> None:
         """Close what was opened."""
@@ -175,10 +183,12 @@ class _LocalWay:
 
     def _owned(self, name: bytes, kind: int) -> _Owned | None:
         try:
-            stat = os.stat(b"/".join([*self._names, name]), dir_fd=self._anchor, follow_symlinks=False)
+            if len(self._names) == self._levels_at_once:
+                self._enter()
+            stat = file_stat(b"/".join([*self._names, name]), dir_fd=self._anchor, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        except OSError:  # a name too long for the disk
+        except OSError:  # a name too long for the disk, or a disk that has failed
             return _BARRED
         if stat_module.S_IFMT(stat.st_mode) != kind:
             return _BARRED

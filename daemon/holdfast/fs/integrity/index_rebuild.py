@@ -2,7 +2,8 @@
 
 Marked files go to the writeback queue; all others are compared with the store (``Verifier``). Marked files of a store that
 is not configured get a dirty entry, for a daemon that has the store again. A file that is opened earlier is checked by its
-open, so nothing has to wait for the rebuild. It may be cut off at any point: the next run of the daemon begins it again.
+open, so nothing has to wait for the rebuild. It may be cut off at any point: the next run of the daemon begins it again. So
+does a run after one in which a disk was not there.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class IndexRebuild:
     def __init__(self, base: Foundation, verifier: Verifier, queue: WritebackQueue) -> None:
         self._policy, self._updates, self._events = base.policy, base.updates, base.parts.events
         self._tree, self._index = base.parts.store.tree, base.parts.index
+        self._has_all = not any(disk.is_absent for disk in base.parts.store.others.disks)
         self._verifier = verifier
         self._queue = queue
 
@@ -39,7 +41,8 @@ class IndexRebuild:
                 await self._look_at(path)
             except (OSError, HoldfastError) as problem:
                 self._events.emit("rebuild-skipped", path=os.fsdecode(path), problem=str(problem))
-        self._note_rebuilt()
+        if self._has_all:
+            self._note_rebuilt()
         if paths:
             self._events.emit("index-rebuilt", files=len(paths))
 

@@ -36,7 +36,7 @@ class Making:
     def __init__(self, base: Foundation, guard: FallbackGuard, new: NewEntries, rules: DirectoryRules) -> None:
         self._new = new
         self._directories, self._nodes, self._updates = base.directories, base.nodes, base.updates
-        self._admission = base.admission
+        self._admission, self._tree = base.admission, base.parts.store.tree
         self._zones, self._index, self._view = base.parts.zones, base.parts.index, base.view
         self._rules = rules
         self._guard = guard
@@ -56,6 +56,7 @@ class Making:
         self._new.make(partial(os.mkdir, name, mode, dir_fd=parent_fd), attempt)
         self._new.give(name, parent_fd, above, caller)
         os.chmod(name, mode, dir_fd=parent_fd)
+        self._tree.place_partition(parent_fd, child.path)
         stat = file_stat(name, dir_fd=parent_fd, follow_symlinks=False)
         if not attempt.resent:
             self._nodes.begin(stat.st_ino)

@@ -48,6 +48,10 @@ class DirectoryRenames:
         if self._tree.held:
             self._tree.held.check_moved(moved.path)
             self._tree.held.check_moved(goal.path)
+        if any(map(self._tree.is_placed_below, (moved.path, goal.path))):
+            raise HoldsObjectsError(
+                f"a part of {os.fsdecode(moved.path)} or of its new name is on another disk; mv copies it"
+            )
         target_fd = self._directories.writable_descriptor(new.directory)
         victim = self._directories.stat(new.directory, new.name)
         if victim is not None:

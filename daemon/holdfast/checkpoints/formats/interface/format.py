@@ -50,6 +50,7 @@ class Format:
       nobody comes back for the file;
     - ``logs`` match directories whose write-once names one writer makes; the first group is the checkpoint;
     - ``read_ahead`` says what an open of a name, by its last component, leads to;
+    - ``partitions`` match the directory of a partition's state, and what is in it; the first group is the directory;
     - ``state_file`` says which state a file belongs to, by its whole name in its store;
     - ``stateful_operator`` reads what a file, by its name in the checkpoint location, says of an operator with state;
     - ``partitions_now`` says how many partitions an operator has, by its metadata, those that are there, and the bytes of
@@ -64,6 +65,7 @@ class Format:
     attempt_names: tuple[re.Pattern[bytes], ...] = ()
     logs: tuple[re.Pattern[bytes], ...] = ()
     read_ahead: Callable[[bytes], ReadAhead | None] | None = None
+    partitions: tuple[re.Pattern[bytes], ...] = ()
     state_file: Callable[[bytes], StateFile | None] | None = None
     stateful_operator: Callable[[bytes, bytes], StatefulOperator | None] | None = None
     partitions_now: Callable[[int, int, bytes], int] | None = None

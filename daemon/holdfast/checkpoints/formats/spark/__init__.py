@@ -36,6 +36,7 @@ FORMAT = Format(
     attempt_names=(TEMPORARY_NAME,),
     logs=(re.compile(rb"(.+)/(?:offsets|commits|sources/[0-9]+|state/[0-9]+/_metadata)", re.DOTALL),),
     read_ahead=read_ahead,
+    partitions=(re.compile(rb"((?:.+?/)?state/[0-9]{1,10}/[0-9]{1,10})(?:/.*)?", re.DOTALL),),
     state_file=state_file,
     stateful_operator=stateful_operator,
     partitions_now=partitions_now,

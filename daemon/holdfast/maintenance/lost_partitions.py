@@ -1,0 +1,89 @@
+"""The directories of partitions on a disk that has failed leave the tree: their copies are fetched again, to other disks.
+
+That the disk has failed is noted first, so that no later daemon takes up what is there, which others may have deleted in
+their stores meanwhile. Then the placeholders go, with the names below, then what the index knows of the files. A crash in
+between leaves placeholders, which the next start removes, or entries, which its daemon forgets here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import trio
+
+from holdfast.errors import HoldfastError
+from holdfast.fs.foundation import Foundation
+from holdfast.index import Entry
+from holdfast.store import OtherDisk, keeping_mtime
+from holdfast.system.file_id import FileId, file_stat
+from holdfast.telemetry.slices import Slices
+
+_IN_ONE_STEP = 100
+"""The number of directories that leave with one look at all nodes."""
+_log = logging.getLogger("holdfast.store")
+
+
+class LostPartitions:
+    """Removes them, and tells of files that were not sent (event ``unsent-lost``)."""
+
+    def __init__(self, base: Foundation) -> None:
+        parts = base.parts
+        self._store, self._tree, self._zones = parts.store, parts.store.tree, parts.zones
+        self._entries, self._marks, self._events = parts.index.entries, parts.index.marks, parts.events
+        self._invalidation = base.invalidation
+
+    async def drop(self, disk: OtherDisk) -> None:
+        """Remove the directories on ``disk``. Those that something holds up are left for the next call."""
+        try:
+            await trio.to_thread.run_sync(self._store.note_failed, disk)
+        except (OSError, HoldfastError) as problem:
+            _log.warning("that the disk %s has failed can't be noted: %s", disk.path, problem)
+            return
+        paths = self._tree.partitions_on(disk.number)
+        for start in range(0, len(paths), _IN_ONE_STEP):
+            for path in paths[start : start + _IN_ONE_STEP]:
+                try:
+                    self._remove(path)
+                except (OSError, HoldfastError) as problem:
+                    _log.warning("%s, which is on a disk that has failed, can't be removed: %s", os.fsdecode(path), problem)
+            self._invalidation.forget_removed()
+            await trio.lowlevel.checkpoint()
+        await self.forget_files(disk.number)
+
+    async def forget_files(self, disk: int) -> None:
+        """Forget the files in such directories on the disk with this number: they are in the tree no more."""
+        slices = Slices()
+        for file in await trio.to_thread.run_sync(self._entries.on_disk, disk):
+            entry = self._entries.get(file)
+            if entry is not None and self._is_gone(file, entry):
+                self._entries.discard(file)
+                if entry.is_unsent:
+                    self._events.emit("unsent-lost", path=os.fsdecode(entry.path))
+            await slices.pause()
+
+    def _is_gone(self, file: FileId, entry: Entry) -> bool:
+        """Say whether a file has been in the zone of a store, and is there no more."""
+        paths = {entry.path, *(name.path for name in entry.names)} - {b""}
+        in_stores = [path for path in paths if self._is_in_store(path)]
+        try:
+            return bool(in_stores) and all(self._tree.inode(path) != file for path in in_stores)
+        except OSError:  # something holds the directory up
+            return False
+
+    def _is_in_store(self, path: bytes) -> bool:
+        place = self._zones.child(self._zones.root, path.partition(b"/")[0])
+        return place is None or place.zone.is_store
+
+    def _remove(self, path: bytes) -> None:
+        self._tree.held.check_moved(path)
+        parent, _, name = path.rpartition(b"/")
+        directory_fd = self._tree.open_directory(parent)
+        try:
+            inode = file_stat(name, dir_fd=directory_fd, follow_symlinks=False).st_ino
+            with self._tree.leaving(inode), keeping_mtime(directory_fd):
+                os.rmdir(name, dir_fd=directory_fd)
+        finally:
+            os.close(directory_fd)
+        self._invalidation.directory_removed(path, inode)
+        self._marks.let_go(inode)

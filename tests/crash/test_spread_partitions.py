@@ -1,0 +1,149 @@
+"""SIGKILL and power cuts while directories of partitions come to other disks, and go."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NodeFactory
+from tests.crash.test_named_points import crash
+from tests.support.daemons.aftermath import assert_in_order
+from tests.support.daemons.node import Node
+from tests.support.disks.mounts import mounted_image
+from tests.support.disks.power_cuts import KEPT
+from tests.support.disks.recorded_disk import RecordedDisk
+
+MIB = 1 << 20
+SEED = int(os.environ.get("HOLDFAST_TEST_SEED", "1"))
+
+
+@pytest.fixture
+def node(make_node: NodeFactory, workspace: Path) -> Iterator[Node]:
+    """A node whose partitions are all on another disk, as it is much larger."""
+    with (
+        mounted_image("ext4", workspace / "first", 32 * MIB) as first,
+        mounted_image("ext4", workspace / "other", 512 * MIB) as other,
+    ):
+        (other / "holdfast").mkdir()
+        settings = {"store__other_disks": other / "holdfast", "store__spread_cache": True}
+        node = make_node(store__directory=first / "store", **settings)
+        node.store = first / "store"
+        yield node
+        node.clean_up()  # before the disks go
+
+
+def partition(node: Node) -> Path:
+    return node.checkpoints / "q/state/0/3"
+
+
+def make(node: Node) -> None:
+    partition(node).mkdir(parents=True)
+
+
+def write_in_a_new_one(node: Node) -> None:
+    make(node)
+    (partition(node) / "1.changelog").write_bytes(b"changes")
+
+
+def read(node: Node) -> None:
+    (partition(node) / "1.changelog").read_bytes()
+
+
+def remove(node: Node) -> None:
+    partition(node).rmdir()
+
+
+PLACING = ("other disk: made, not marked", "other disk: marked, not known")
+
+
+def check_works(node: Node, workspace: Path) -> None:
+    """A partition is written, read and found again, on the other disk, whatever a crash has left."""
+    partition(node).mkdir(parents=True, exist_ok=True)
+    (partition(node) / "2.changelog").write_bytes(b"it goes on")
+    there = list((workspace / "other/holdfast/partitions").glob("*/2.changelog"))
+    assert len(there) == 1
+    node.stop()
+    node.start()
+    assert (partition(node) / "2.changelog").read_bytes() == b"it goes on"
+    assert len(os.listdir(workspace / "other/holdfast/partitions")) == 1
+    assert os.listdir(workspace / "other/holdfast/trash") == []
+    assert_in_order(node)
+
+
+@pytest.mark.parametrize("point", PLACING)
+@pytest.mark.parametrize("action", [make, write_in_a_new_one])
+def test_a_directory_that_is_made_is_there_or_not(
+    node: Node, workspace: Path, point: str, action: Callable[[Node], None]
+) -> None:
+    crash(node, point, action)
+    assert list((node.checkpoints / "q/state/0").rglob("*")) in ([], [partition(node)])  # mkdir has not returned
+    check_works(node, workspace)
+
+
+@pytest.mark.parametrize("point", [*PLACING, "fetch: before the file is placed", "fetch: placed, no entry"])
+def test_what_is_fetched_to_a_new_directory_is_whole_or_fetched_again(
+    node: Node, workspace: Path, point: str, remote_files: Path
+) -> None:
+    (remote_files / "q/state/0/3").mkdir(parents=True)
+    (remote_files / "q/state/0/3/1.changelog").write_bytes(b"changes")
+    crash(node, point, read)
+    assert (partition(node) / "1.changelog").read_bytes() == b"changes"
+    check_works(node, workspace)
+
+
+@pytest.mark.parametrize("point", ["other disk: placeholder marked", "other disk: directory gone, placeholder there"])
+def test_a_directory_that_is_removed_is_there_empty_or_gone(node: Node, workspace: Path, point: str) -> None:
+    node.start()
+    make(node)
+    node.stop()
+    crash(node, point, remove)
+    assert os.listdir(node.checkpoints / "q/state/0") in (["3"], [])
+    with suppress(FileNotFoundError):
+        remove(node)
+    assert os.listdir(node.checkpoints / "q/state/0") == []
+    assert os.listdir(workspace / "other/holdfast/partitions") == []
+    check_works(node, workspace)
+
+
+@pytest.mark.promise("power-cut")
+@pytest.mark.parametrize("kept", KEPT)
+def test_what_was_synced_is_there_whichever_disk_is_older(make_node: NodeFactory, workspace: Path, kept: float) -> None:
+    paths, images = [workspace / "first", workspace / "other"], [workspace / "first.img", workspace / "other.img"]
+    cuts = [image.with_suffix(".cut") for image in images]
+    node = make_node(store__directory=paths[0] / "store", store__other_disks=paths[1] / "holdfast", store__spread_cache=True)
+    synced = [node.checkpoints / f"q/state/0/{number}/.{number}.tmp" for number in range(6)]
+    sent = [node.checkpoints / f"q/state/1/{number}/1.changelog" for number in range(6)]
+    with ExitStack() as stack:
+        disks = [stack.enter_context(RecordedDisk("ext4", *each)) for each in zip(paths, images, strict=True)]
+        (paths[1] / "holdfast").mkdir()
+        stack.callback(node.start().clean_up)
+        for number, file in enumerate([*synced, *sent]):
+            file.parent.mkdir(parents=True)
+            with file.open("wb", buffering=0) as stream:
+                stream.write(b"%d" % number * 10_000)
+                if file in synced:  # stays on this node, so this is all that a process can do for it
+                    os.fsync(stream.fileno())
+        assert len(os.listdir(paths[1] / "holdfast/partitions")) > 3
+        removed = node.checkpoints / "q/state/2/0"
+        removed.mkdir(parents=True)
+        removed.rmdir()
+        os.kill(node.pid, signal.SIGSTOP)
+        for number, (disk, cut) in enumerate(zip(disks, cuts, strict=True)):
+            disk.cut(cut, SEED + number, kept)
+        node.kill()
+    with ExitStack() as stack:
+        for path, cut in zip(paths, cuts, strict=True):
+            stack.enter_context(RecordedDisk("ext4", path, cut))
+        stack.callback(node.start().clean_up)
+        for number, file in enumerate([*synced, *sent]):
+            assert file.read_bytes() == b"%d" % number * 10_000, file
+        removed.mkdir(parents=True, exist_ok=True)
+        (removed / "1.changelog").write_bytes(b"it goes on")
+        for directory in {file.parent for file in sent}:
+            (directory / "2.changelog").write_bytes(b"it goes on")
+        assert node.events("not-deleted") == []
