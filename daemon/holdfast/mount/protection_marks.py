@@ -79,7 +79,7 @@ def shut_directories(fd: int) -> dict[str, int]:
     """Return the modes that directories in a directory had before they were shut, by name."""
     try:
         noted = [each.split(" ", 1) for each in os.fsdecode(os.getxattr(fd, _SHUT)).split("/")]
-        return {name: int(mode, 8) & 0o777 for mode, name in noted}
+        return {name: int(mode, 8) & 0o3777 for mode, name in noted}
     except (OSError, ValueError):
         return {}
 

@@ -1,17 +1,20 @@
 """Refusals that pass by themselves, since other credentials come, told from those that do not.
 
 Ceph says of an expired session token that it denies access, as of missing rights. What tells them apart is what else works:
-a token that has worked, and with which not even the store can be asked any more, has expired, or lost all its rights. Then
-it is tried again until another one comes. A token that can still be used, or that has never worked, is refused for good.
+a token that has worked, and with which the store can't even be listed any more, although it could before, has expired, or
+lost all its rights. Then it is tried again until another one comes. A token that can still be used, or that has never
+worked, is refused for good; so is one of a user who may not list, since his refusals tell nothing.
 
 Only the tokens that this process gets from elsewhere (``RenewedKeys``) can expire while they are used: obstore renews those
-of roles and identities before. What is asked beside the refused request costs one request in five seconds.
+of roles and identities before. What is asked beside the refused requests costs at most one request a second.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from holdfast.errors import (
     AccessDeniedError,
@@ -22,21 +25,30 @@ from holdfast.errors import (
 )
 from holdfast.remote.credentials import RenewedKeys
 
-_VOUCHED_SECONDS = 5.0
+_ANSWER_SECONDS = 1.0
+
+
+class _Answer(NamedTuple):
+    """Whether the store takes a token for anything, and until when that counts (monotonic seconds)."""
+
+    token: str
+    takes: bool
+    until: float
 
 
 class CredentialRefusals:
     """Judges the refusals of one store. Safe to use from several threads."""
 
     def __init__(self, keys: RenewedKeys | None, works: Callable[[], bool], *, are_renewed: bool) -> None:
-        """``works`` asks the store whether it takes the credentials in use for anything; ``are_renewed``: others come."""
+        """``works`` asks the store for a listing with the credentials in use; ``are_renewed``: others come."""
         self._keys = keys
         self._works = works
         self._are_renewed = are_renewed
         self._worked = ""
         """The token with which a request has succeeded last."""
-        self._vouched = ("", 0.0)
-        """The token that was found to work beside a refused request, and until when that counts (monotonic seconds)."""
+        self._may_list = False
+        self._asking = threading.Lock()
+        self._answer = _Answer("", False, 0.0)
 
     @property
     def token(self) -> str:
@@ -45,7 +57,12 @@ class CredentialRefusals:
 
     def worked(self, token: str) -> None:
         """Note that a request has succeeded that began while ``token`` was in use."""
-        self._worked = token or self.token
+        if not token or token == self.token:  # an older one may belong to a request that took long
+            self._worked = self.token
+
+    def listed(self) -> None:
+        """Note that the credentials have the right to list: from now on the lack of it tells something."""
+        self._may_list = True
 
     def judged(self, problem: RemoteRefusedError, token: str) -> HoldfastError:
         """Return the error for a refused request that began while ``token`` was in use.
@@ -56,25 +73,31 @@ class CredentialRefusals:
             if self._are_renewed:
                 return RemoteUnavailableError(f"{problem}; new ones are waited for")
             return CredentialsExpiredError(f"{problem}; they come from an option or a variable, which nothing renews")
-        is_of_request = isinstance(problem, AccessDeniedError) and not problem.is_partial
-        if is_of_request and self._keys is not None and self._may_have_expired(self._keys, token):
+        if not isinstance(problem, AccessDeniedError) or problem.is_partial or self._keys is None:
+            return problem
+        if token and self._keys.token != token:
+            told = f"{problem}; the session token may have expired: another one has come since the request began"
+            return RemoteUnavailableError(told, of_store=False)
+        if self._may_have_expired(self._keys):
             return RemoteUnavailableError(f"{problem}; the session token may have expired, and another one is waited for")
         return problem
 
-    def _may_have_expired(self, keys: RenewedKeys, token: str) -> bool:
-        if token and keys.token != token:
-            return True  # it was renewed since the request began, which may have been sent with the one before
+    def _may_have_expired(self, keys: RenewedKeys) -> bool:
         token = keys.token
-        vouched, until = self._vouched
-        if not token or (vouched == token and time.monotonic() < until):
+        if not token:
             return False
-        works = self._works()
+        takes = self._takes_token_of(keys)
         if keys.token != token:
-            return True  # as above
-        if works:
-            self._vouched = (token, time.monotonic() + _VOUCHED_SECONDS)
-            return False
-        return token == self._worked or _is_outdated(keys, token)
+            return True  # it was renewed for that question
+        return not takes and ((self._may_list and token == self._worked) or _is_outdated(keys, token))
+
+    def _takes_token_of(self, keys: RenewedKeys) -> bool:
+        """Say whether the store takes the token for anything. Those who ask at the same time get one answer."""
+        with self._asking:
+            if self._answer.token != keys.token or time.monotonic() >= self._answer.until:
+                takes = self._works()
+                self._answer = _Answer(keys.token, takes, time.monotonic() + _ANSWER_SECONDS)
+            return self._answer.takes
 
 
 def _is_outdated(keys: RenewedKeys, token: str) -> bool:

@@ -129,7 +129,8 @@ def _tell_time_precisely(fd: int) -> None:
     since_ns = time.time_ns() - os.fstat(fd).st_mtime_ns
     if 0 <= since_ns < _LONGEST_TICK_NS:
         now_ns = time.time_ns()
-        os.utime(fd, ns=(now_ns, now_ns))
+        with suppress(OSError):  # a file system that has only its own times
+            os.utime(fd, ns=(now_ns, now_ns))
 
 
 def move_to_key(staged: Place, root: str, key: str, *, create_only: bool) -> None:

@@ -97,7 +97,7 @@ class ObstoreStore(RemoteStore):
         """True if, by the last answer, the bucket exists and takes our credentials."""
 
     def probe(self) -> None:
-        with self._request(f"asking {self.url}"):
+        with self._list_request(f"asking {self.url}"):
             self._ask()
 
     def _ask(self) -> None:
@@ -122,7 +122,7 @@ class ObstoreStore(RemoteStore):
     def list_directory(self, prefix: str) -> DirectoryListing:
         if not self.name_rules.can_exist(prefix):
             return DirectoryListing({}, frozenset(), exists=False)
-        with self._request(f"LIST {prefix}/"):
+        with self._list_request(f"LIST {prefix}/"):
             result = obstore.list_with_delimiter(self._store, checked_prefix(prefix) or None)
         found = {meta["path"]: info_of(meta) for meta in result["objects"]}
         marker = found.pop(prefix, None)  # "prefix/", a marker for an empty directory: obstore drops the slash
@@ -138,7 +138,7 @@ class ObstoreStore(RemoteStore):
         if not isinstance(self._store, AzureStore):
             return False
         parent = prefix.rpartition("/")[0]
-        with self._request(f"LIST {parent}/"):
+        with self._list_request(f"LIST {parent}/"):
             above = obstore.list_with_delimiter(self._store, parent or None)["common_prefixes"]
         return prefix in (path.rstrip("/") for path in above)
 
@@ -150,7 +150,7 @@ class ObstoreStore(RemoteStore):
         if not self.name_rules.can_exist(prefix):
             return
         parent, siblings = "", None
-        with self._request(f"LIST {prefix}/**"):
+        with self._list_request(f"LIST {prefix}/**"):
             first = None
             for page in obstore.list(self._store, checked_prefix(prefix) or None, chunk_size=_PAGE):
                 sign_of_life()
@@ -242,6 +242,12 @@ class ObstoreStore(RemoteStore):
         sign_of_life(bytes_ahead)
         with self._judged(), translated(what, self._secrets):
             yield
+
+    @contextmanager
+    def _list_request(self, what: str) -> Iterator[None]:
+        with self._request(what):
+            yield
+        self._refusals.listed()
 
     @contextmanager
     def _judged(self) -> Iterator[None]:

@@ -155,9 +155,9 @@ class CachedListing:
         outdate(earlier, name)
         was_there = name in self._names
         if isinstance(found, ObjectInfo):
-            self._change(name, packed(found), True)
+            self._change(name, packed(found), True, began=question.began)
         else:
-            self._change(name, None, bool(found))
+            self._change(name, None, bool(found), began=question.began)
         if self.is_known and was_there != (name in self._names):
             self._changed(self.key, {name})
 
@@ -197,8 +197,9 @@ class CachedListing:
         outdate(self._questions, name)
         self._change(name, None, False)
 
-    def _change(self, name: bytes, as_object: bytes | None, present: bool) -> None:
-        if self._pending is not None:
+    def _change(self, name: bytes, as_object: bytes | None, present: bool, *, began: float = math.inf) -> None:
+        """Change a name; a LIST that is under way is older than that if it began no later than ``began`` (trio time)."""
+        if self._pending is not None and began >= self._pending.began:
             self._pending.changes.append((name, as_object, present))
         self._apply(name, as_object, present)
 

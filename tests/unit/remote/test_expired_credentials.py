@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NoReturn, cast
 
 import obstore
 import pytest
 from trio.testing import MockClock
 
-from holdfast.errors import CredentialsExpiredError, RemoteRefusedError, RemoteUnavailableError
-from holdfast.remote import RemoteStore, credentials
-from holdfast.remote.credentials import are_fixed
+from holdfast.errors import AccessDeniedError, CredentialsExpiredError, RemoteRefusedError, RemoteUnavailableError
+from holdfast.remote import RemoteStore, credential_refusals, credentials
+from holdfast.remote.credential_refusals import CredentialRefusals
+from holdfast.remote.credentials import RenewedKeys, are_fixed
 from tests.support.stores.ceph import session_keys
 from tests.support.stores.contract_servers import StoreServer
 from tests.support.stores.lying_s3 import GOOD, Answer, Asked, LyingS3, refusal, xml
@@ -67,6 +69,12 @@ def by_profile(server: Guarded, home: Path) -> RemoteStore:
     return opened(server.place.url, {"endpoint": server.place.endpoint}, {"HOME": str(home)})
 
 
+def works(store: RemoteStore) -> None:
+    """Use the token in use, for a listing too."""
+    assert content(store, KEY, 0, len(GOOD)) == GOOD
+    store.probe()
+
+
 OPERATIONS: list[Callable[[RemoteStore], Any]] = [
     lambda store: store.probe(),
     lambda store: store.head(KEY),
@@ -90,7 +98,7 @@ async def test_a_token_of_a_file_is_waited_for(
 ) -> None:
     server.expired = expired
     store = by_profile(server, tmp_path)
-    assert content(store, KEY, 0, len(GOOD)) == GOOD
+    works(store)
     server.token = "second"
     for operation in OPERATIONS:
         with pytest.raises(RemoteUnavailableError, match=told):
@@ -118,15 +126,43 @@ def refused_at_once(store: RemoteStore, operations: Iterable[Callable[[RemoteSto
         assert not refused.value.transient
 
 
-def test_an_object_that_is_denied_to_a_token_that_works_is_refused_at_once(server: Guarded, tmp_path: Path) -> None:
+def test_an_object_that_is_denied_to_a_token_that_works_is_refused_at_once(
+    server: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credential_refusals, "_ANSWER_SECONDS", 3600.0)
     store = by_profile(server, tmp_path)
-    assert content(store, KEY, 0, len(GOOD)) == GOOD
+    works(store)
     server.lie = lambda asked: DENIED if asked.key == KEY else None
     server.asked.clear()
     of_object = [OPERATIONS[1], OPERATIONS[3]] * 5
     refused_at_once(store, of_object)
     assert sum(asked.is_list for asked in server.asked) == 1, "what tells is asked once in a while"
     assert store.list_directory("checkpoints").directories == {"good"}
+
+
+def test_a_token_that_may_not_list_is_refused_at_once(server: Guarded, tmp_path: Path) -> None:
+    store = by_profile(server, tmp_path)
+    server.lie = lambda asked: DENIED if asked.is_list or asked.key != KEY else None
+    assert content(store, KEY, 0, len(GOOD)) == GOOD
+    refused_at_once(store, [OPERATIONS[0], OPERATIONS[2], lambda store: store.head("checkpoints/denied")])
+
+
+def test_a_token_whose_source_fails_is_waited_for() -> None:
+    def fails() -> NoReturn:
+        raise KeyError("the process that has the keys is gone")
+
+    keys = cast(RenewedKeys, SimpleNamespace(token="first", newest=fails))
+    refusals = CredentialRefusals(keys, lambda: False, are_renewed=True)
+    told = refusals.judged(AccessDeniedError("no"), "first")
+    assert isinstance(told, RemoteUnavailableError)
+    assert told.of_store
+
+
+def test_a_request_that_was_refused_while_the_token_was_renewed_says_nothing_of_the_store() -> None:
+    keys = cast(RenewedKeys, SimpleNamespace(token="second"))
+    told = CredentialRefusals(keys, lambda: True, are_renewed=True).judged(AccessDeniedError("no"), "first")
+    assert isinstance(told, RemoteUnavailableError)
+    assert not told.of_store
 
 
 def test_a_token_that_has_never_worked_is_refused_at_once(server: Guarded, tmp_path: Path) -> None:
@@ -140,7 +176,7 @@ def test_a_token_that_has_never_worked_is_refused_at_once(server: Guarded, tmp_p
 def test_a_renewed_token_that_is_denied_too_is_refused_at_once(server: Guarded, tmp_path: Path) -> None:
     server.expired = DENIED
     store = by_profile(server, tmp_path)
-    assert content(store, KEY, 0, len(GOOD)) == GOOD
+    works(store)
     server.token = "none"
     with pytest.raises(RemoteUnavailableError):
         store.probe()
@@ -282,6 +318,7 @@ async def test_a_session_token_of_ceph_that_expires_is_waited_for(
     place = {name: ceph.options[name] for name in ("endpoint", "region")}
     store = opened(ceph.url, place, {"HOME": str(tmp_path)})
     put(store, "a")
+    store.probe()
     with ceph.locked("", ["a"]), pytest.raises(RemoteRefusedError, match="AccessDenied"):
         store.delete(["a"])
     while not has_worked():

@@ -549,6 +549,20 @@ async def test_a_list_that_began_later_counts_more_than_the_head(
     assert directory.object(b"0") == KnownObject(3, 10**18, "new")
 
 
+async def test_a_list_that_began_later_counts_more_than_the_head_that_answers_before_it(
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
+) -> None:
+    access.put("0", "old")
+    access.seconds = 1.0
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(directory.ask_about, b"0", "query/offsets/0", retry=False))
+        await trio.sleep(0.5)
+        access.put("0", "new", size_bytes=3)
+        access.seconds = 3.0
+        await directory.ask(trio.current_time())
+    assert directory.object(b"0") == KnownObject(3, 10**18, "new")
+
+
 async def test_a_name_that_can_not_be_asked_about_stays_as_it_was(
     directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
 ) -> None:
