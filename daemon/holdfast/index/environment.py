@@ -29,6 +29,9 @@ from holdfast.system import processes
 _SCHEMA = b"1"
 _MAP_BYTES = 16 * 2**30
 _DATA = "data.mdb"
+_LOCK = "lock.mdb"
+_LOCK_BYTES = 8192
+"""The size of the lock with ``max_readers``, in whole pages."""
 _CHUNK_BYTES = 1 << 20
 _ENDED_IN_ORDER = b""
 _PLACE = b"place of store "
@@ -171,9 +174,21 @@ class Index:
 
 
 def _open(path: Path) -> lmdb.Environment:
+    _keep_room_for_lock(path / _LOCK)
     return lmdb.open(
         str(path), map_size=_MAP_BYTES, max_dbs=MOST_DATABASES, sync=False, metasync=False, readahead=False, max_readers=64
     )
+
+
+def _keep_room_for_lock(file: Path) -> None:
+    """Give LMDB's lock its blocks. It is mapped, and a store into a hole of a file on a full disk would kill the process."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if not os.fstat(fd).st_blocks:  # else it was in use before, and has the blocks that are written
+            os.posix_fallocate(fd, 0, _LOCK_BYTES)
+    finally:
+        os.close(fd)
 
 
 def _check_disk(file: Path) -> None:
@@ -226,7 +241,7 @@ def _move_aside(path: Path) -> None:
     """Keep what can't be trusted for a look at it, unless the new one needs its room."""
     disk = os.statvfs(path)
     has_room = disk.f_bavail * disk.f_frsize > (path / _DATA).stat().st_size + 2 * RESERVE_BYTES
-    for name in (_DATA, "lock.mdb"):
+    for name in (_DATA, _LOCK):
         file = path / name
         if not has_room:
             for each in (file, path / f"{name}.old"):

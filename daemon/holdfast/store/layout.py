@@ -100,7 +100,8 @@ class StoreDirectory:
             kind = check_lasting(path, STORE_DIRECTORY)
             _check_one_file_system(path)
             lock_fd = _lock(path, undo)
-            check_hard_links(path, kind, STORE_DIRECTORY)
+            with _passed_before(path):
+                check_hard_links(path, kind, STORE_DIRECTORY)
             store_id = read_format(path) or write_format(path, undo)  # another daemon may have written it before
             fds = {name: _open_subdirectory(path, name, undo) for name in _SUBDIRECTORIES}
             with suppress(OSError):  # another file system than btrfs
@@ -246,6 +247,16 @@ def _explained(path: Path) -> Iterator[None]:
         ) from None
 
 
+@contextmanager
+def _passed_before(path: Path) -> Iterator[None]:
+    """Let a check pass for which the disk has no room, if there is a store, which has passed it: it must be taken over."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno not in NO_ROOM or not read_format(path):
+            raise
+
+
 def _check_one_file_system(path: Path) -> None:
     """Refuse a store in which something is mounted: its files are told apart, and move, within one file system."""
     places = tuple(f"{mountpoint.real_path(str(path))}/{name}/" for name in _OF_FILES)
@@ -276,9 +287,13 @@ def _lock(path: Path, undo: ExitStack) -> int:
 
 
 def _sign(lock_fd: int) -> None:
-    """Write the pid of the lock's holder, for the error message of others."""
+    """Write the pid of the lock's holder, for the error message of others. On a full disk it may be left out."""
     os.ftruncate(lock_fd, 0)
-    os.pwrite(lock_fd, b"%d\n" % os.getpid(), 0)
+    try:
+        os.pwrite(lock_fd, b"%d\n" % os.getpid(), 0)
+    except OSError as problem:
+        if problem.errno not in NO_ROOM:
+            raise
 
 
 def _open_others(path: Path, store_id: str, tree_fd: int, paths: Sequence[Path], undo: ExitStack) -> OtherDisks:
@@ -315,7 +330,8 @@ def _open_notes(path: Path, undo: ExitStack) -> int:
     undo.callback(os.close, fd)
     if is_new:
         undo.callback(file.unlink)
-    os.posix_fallocate(fd, 0, NOTES_BYTES)
+    if os.fstat(fd).st_size < NOTES_BYTES:
+        os.posix_fallocate(fd, 0, NOTES_BYTES)
     return fd
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from holdfast.errors import StoreUnsuitableError
 from holdfast.mount import mountpoint
+from holdfast.store.free_space import NO_ROOM
 
 _WHERE_TO = "a directory on ext4, XFS or btrfs"
 _VOLATILE = {"tmpfs", "ramfs", "devtmpfs"}
@@ -55,6 +56,8 @@ def check_hard_links(path: Path, kind: str, subject: Subject) -> None:
         try:
             os.link(probe, link)
         except OSError as problem:  # link(2) says EPERM where the file system has no hard links
+            if problem.errno in NO_ROOM:
+                raise
             raise StoreUnsuitableError(
                 f"{subject.what} {path} is on {kind}, which can't make hard links ({problem.strerror}); "
                 f"set {subject.setting} to {_WHERE_TO}"
