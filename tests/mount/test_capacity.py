@@ -15,6 +15,7 @@ from tests.mount.test_objects import objects
 from tests.support.daemons.node import Node, wait_until
 from tests.support.disks.mounts import mounted_image
 from tests.support.processes.programs import holdfast
+from tests.support.users.privileges import ALICE, User
 
 MIB = 1 << 20
 
@@ -349,6 +350,64 @@ def test_what_the_file_system_keeps_for_root_stays_roots(make_node: NodeFactory,
         assert os.statvfs(disk).f_bfree >= 0.9 * kept
         assert list((disk / "store").iterdir())
         (disk / "roots").write_bytes(bytes(4 * MIB))
+        node.stop()
+
+
+@pytest.mark.promise("disk-full")
+@pytest.mark.parametrize("passthrough", [True, False])
+@pytest.mark.parametrize("user", [User(0, 0), ALICE], ids=["root", "user"])
+@pytest.mark.parametrize("kind", ["ext4", "btrfs"])
+def test_open_files_can_be_removed_and_replaced_on_a_full_disk(
+    make_node: NodeFactory, workspace: Path, kind: str, user: User, passthrough: bool
+) -> None:
+    """Gain: without room for the name by which the next daemon would find the file, nothing could be deleted."""
+    options = ["-m", "0"] if kind == "ext4" else []
+    with mounted_image(kind, workspace / "disk", 128 * MIB, *options) as disk:
+        node = make_node(store__directory=disk / "store", mount__passthrough=passthrough).start()
+        home = node.work / "worker_1"
+
+        def works() -> None:
+            home.mkdir()
+            for number in range(150):
+                (home / f"new{number}").touch()
+            files = [(home / f"{number}").open("wb", buffering=0) for number in range(150)]
+            for file in files:
+                file.write(b"x" * 5000)
+            fill(home)
+            for number in range(150):
+                (home / f"new{number}").rename(home / f"{number}") if number % 2 else (home / f"{number}").unlink()
+            for file in files:
+                file.close()
+
+        user.do(works)
+        assert sorted(int(path.name) for path in home.glob("[0-9]*")) == [*range(1, 150, 2)]
+        node.stop()
+
+
+@pytest.mark.promise("disk-full")
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
+def test_a_daemon_takes_over_on_a_full_disk(make_node: NodeFactory, workspace: Path, remote_files: Path, kind: str) -> None:
+    """Gain: no daemon could start, and whoever worked in the mount waited until somebody made room past it."""
+    remote_files.mkdir(parents=True)
+    (remote_files / "object").write_bytes(b"cached")
+    options = ["-m", "0"] if kind == "ext4" else []
+    with mounted_image(kind, workspace / "disk", 320 * MIB, *options) as disk:
+        node = make_node(store__directory=disk / "store")
+        node.supervised = True
+        node.start()
+        with node.client() as client:
+            client.pin(str(node.checkpoints))
+        assert (node.checkpoints / "object").read_bytes() == b"cached"
+        with (node.work / "open").open("w+b", buffering=0) as file:
+            file.write(b"before")
+            fill(disk)
+            for _ in range(2):
+                node.kill_daemon()
+                assert (node.checkpoints / "object").read_bytes() == b"cached"
+                wait_until(node.answers)
+            assert node.events("takeover-failed") == []
+            assert os.pread(file.fileno(), 10, 0) == b"before"
+        (node.work / "open").unlink()
         node.stop()
 
 

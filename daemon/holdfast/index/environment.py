@@ -66,6 +66,8 @@ class Index:
         self.pins = Pins(path / "pins")
         self.takes_writes = True
         """False after a sync that failed, until one succeeds."""
+        self.has_room = True
+        """False while the disk of the index has no room for what it takes next."""
         self.keep_reserve()
 
     @classmethod
@@ -142,7 +144,7 @@ class Index:
 
     def keep_reserve(self) -> None:
         """Reserve more disk space for the index if half of its reserve is used up. Call it now and then."""
-        keep_reserve(self._environment, self._file)
+        self.has_room = keep_reserve(self._environment, self._file)
 
     def release_pages(self) -> None:
         """Give back what is mapped of the index, if it is much. Call it now and then."""

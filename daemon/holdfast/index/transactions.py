@@ -40,14 +40,14 @@ def writing(environment: lmdb.Environment, database: lmdb._Database | None = Non
         raise IndexUnwritableError(f"the disk of the store takes no writes: {problem}; look at the kernel's log") from None
 
 
-def keep_reserve(environment: lmdb.Environment, file: Path) -> None:
-    """Extend the file to ``RESERVE_BYTES`` beyond its used part, if half of that is used up.
+def keep_reserve(environment: lmdb.Environment, file: Path) -> bool:
+    """Extend the file to ``RESERVE_BYTES`` beyond its used part, if half of that is used up; say whether half is there.
 
     A disk that is full, or takes no writes, is no error.
     """
     used_bytes = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
     if file.stat().st_size - used_bytes >= RESERVE_BYTES // 2:
-        return
+        return True
     try:
         fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -56,3 +56,5 @@ def keep_reserve(environment: lmdb.Environment, file: Path) -> None:
             os.close(fd)
     except OSError as problem:
         _log.warning("can't keep room for the index in %s: %s", file, problem.strerror)
+        return False
+    return True

@@ -17,7 +17,7 @@ from pathlib import Path
 from holdfast.errors import MountpointBusyError, MountpointError, NotMountedError, UnusableMountpointError
 from holdfast.mount import mount_users
 from holdfast.system.processes import for_child
-from holdfast.system.text import printable
+from holdfast.system.text import is_utf8, printable
 
 FILE_SYSTEM = "fuse.holdfast"
 COVER = ("tmpfs", "holdfast-cover")
@@ -149,6 +149,8 @@ def check(path: str) -> None:
     """
     if not path:
         raise UnusableMountpointError("no mountpoint: give one (holdfast mount /mnt/holdfast) or set mount.mountpoint")
+    if not is_utf8(path) or not is_utf8(real_path(path)):
+        raise UnusableMountpointError(f"the path of the mountpoint {printable(path)} is not UTF-8; choose another directory")
     mount = mount_at(path)
     if mount is None:
         _check_directory(path)

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a file system, or a quota, that is full."""
+
+
+@contextmanager
+def left_out_if_full() -> Iterator[None]:
+    """Let a step fail, without a word, for which the disk has no room."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno not in NO_ROOM:
+            raise
 
 
 class Space(NamedTuple):

@@ -39,7 +39,7 @@ from holdfast.store.format_file import (
     set_format,
     write_format,
 )
-from holdfast.store.free_space import NO_ROOM
+from holdfast.store.free_space import NO_ROOM, left_out_if_full
 from holdfast.store.held_directories import NOTES_BYTES, HeldDirectories, HeldDirectory
 from holdfast.store.other_disk import OtherDisk
 from holdfast.store.other_disks import NO_OTHER_DISKS, OtherDisks, open_other_disks
@@ -104,8 +104,7 @@ class StoreDirectory:
                 check_hard_links(path, kind, STORE_DIRECTORY)
             store_id = read_format(path) or write_format(path, undo)  # another daemon may have written it before
             fds = {name: _open_subdirectory(path, name, undo) for name in _SUBDIRECTORIES}
-            with suppress(OSError):  # another file system than btrfs
-                set_inode_flag(fds["index"], NOT_COPIED_ON_WRITE, on=True)  # or a full disk takes no change of it
+            _overwrite_in_place(fds["index"])
             stamps = Stamps.tried(fds["fetching"])
             notes_fd = _open_notes(path, undo)
             _sign(lock_fd)
@@ -289,11 +288,8 @@ def _lock(path: Path, undo: ExitStack) -> int:
 def _sign(lock_fd: int) -> None:
     """Write the pid of the lock's holder, for the error message of others. On a full disk it may be left out."""
     os.ftruncate(lock_fd, 0)
-    try:
+    with left_out_if_full():
         os.pwrite(lock_fd, b"%d\n" % os.getpid(), 0)
-    except OSError as problem:
-        if problem.errno not in NO_ROOM:
-            raise
 
 
 def _open_others(path: Path, store_id: str, tree_fd: int, paths: Sequence[Path], undo: ExitStack) -> OtherDisks:
@@ -322,6 +318,12 @@ def _open_subdirectory(path: Path, name: str, undo: ExitStack) -> int:
     return fd
 
 
+def _overwrite_in_place(fd: int) -> None:
+    """Have btrfs change a new file, or those that are made in a directory, in place: a full disk must take changes."""
+    with suppress(OSError):  # another file system
+        set_inode_flag(fd, NOT_COPIED_ON_WRITE, on=True)
+
+
 def _open_notes(path: Path, undo: ExitStack) -> int:
     """Open the notes of ``HeldDirectories``, with room for all that is written there, also on a full disk."""
     file = path / _HELD_FILE
@@ -330,6 +332,7 @@ def _open_notes(path: Path, undo: ExitStack) -> int:
     undo.callback(os.close, fd)
     if is_new:
         undo.callback(file.unlink)
+        _overwrite_in_place(fd)
     if os.fstat(fd).st_size < NOTES_BYTES:
         os.posix_fallocate(fd, 0, NOTES_BYTES)
     return fd

@@ -18,6 +18,7 @@ from functools import partial
 
 from holdfast.store.areas import Area, Place
 from holdfast.store.deferred_free import Freeing
+from holdfast.store.free_space import NO_ROOM, left_out_if_full
 from holdfast.store.outside_calls import OutsideCalls
 from holdfast.store.outside_process import SHELTERED
 from holdfast.store.removal import remove
@@ -89,17 +90,28 @@ class Orphanage:
         self._calls = calls
 
     def take(self, source_fd: int, name: bytes, inode: FileId) -> None:
-        """Move the last name of ``inode`` here. Raises ``OSError``."""
-        os.rename(name, b"%d" % inode, src_dir_fd=source_fd, dst_dir_fd=self._area.of(inode))
+        """Move the last name of ``inode`` here. Raises ``OSError``.
+
+        If the disk has no room for a name here, the other one goes all the same: to delete must be possible on a full disk.
+        So it is with ``shelter`` and ``shelter_open``. The file stays while it is open, and is lost to the next daemon.
+        """
+        try:
+            os.rename(name, b"%d" % inode, src_dir_fd=source_fd, dst_dir_fd=self._area.of(inode))
+        except OSError as problem:
+            if problem.errno not in NO_ROOM:
+                raise
+            os.unlink(name, dir_fd=source_fd)
 
     def shelter(self, source_fd: int, name: bytes, inode: FileId) -> None:
         """Give ``inode`` a second name here, so that the first may be renamed over. Raises ``OSError``."""
         self.release(inode)
-        os.link(name, b"%d" % inode, src_dir_fd=source_fd, dst_dir_fd=self._area.of(inode), follow_symlinks=False)
+        with left_out_if_full():
+            os.link(name, b"%d" % inode, src_dir_fd=source_fd, dst_dir_fd=self._area.of(inode), follow_symlinks=False)
 
     def shelter_open(self, fd: int, inode: FileId) -> None:
         """Give ``inode``, which is open as ``fd``, a name here; its others are about to go. Raises ``OSError``."""
-        os.link(f"/proc/self/fd/{fd}", b"%d" % inode, dst_dir_fd=self._area.of(inode), follow_symlinks=True)
+        with left_out_if_full():
+            os.link(f"/proc/self/fd/{fd}", b"%d" % inode, dst_dir_fd=self._area.of(inode), follow_symlinks=True)
 
     def release(self, inode: FileId) -> None:
         """Remove the name here; the file is freed with its last descriptor."""

@@ -27,6 +27,15 @@ def shown(name: bytes) -> str:
     return name.decode(errors="backslashreplace")
 
 
+def is_utf8(text: str) -> bool:
+    """Say whether a path, as Python has it, consists of UTF-8 alone."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class PrintableStream(io.TextIOBase):
     """A text stream that escapes what is written to it, line by line: for what libraries write to stderr."""
 

@@ -270,6 +270,26 @@ def test_on_a_full_disk_what_is_not_trusted_makes_room_for_the_new_index(tmp_pat
 
 
 @needs_root
+def test_an_index_says_whether_its_disk_has_room_for_more(tmp_path: Path) -> None:
+    with mounted("tmpfs", tmp_path / "disk", "-o", "size=5m") as disk:
+        index = Index.open(disk / "index", "store")
+        with (disk / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space left"):
+            _fill(ballast)
+        index.keep_reserve()
+        assert index.has_room
+        inode = 0
+        while index.has_room:
+            inode += 1
+            index.entries.put(FileId(inode), Entry(EntryState.LOCAL, 1, 1, 1, path=bytes(400)))
+            index.keep_reserve()
+        assert inode > 1000, "as long as half of the reserve is there"
+        subprocess.run(["mount", "-o", "remount,size=20m", disk], check=True)
+        index.keep_reserve()
+        assert index.has_room
+        index.close()
+
+
+@needs_root
 def test_on_a_full_btrfs_too_deletions_are_recorded(workspace: Path) -> None:
     """btrfs writes elsewhere what is overwritten, so that room which is reserved in a file is no help."""
     with mounted_image("btrfs", workspace / "disk", 128 * 2**20) as disk:

@@ -209,6 +209,15 @@ def test_all_that_dead_daemons_left_is_taken_away(tmp_path: Path, monkeypatch: p
     assert mountpoint.mount_at(str(path)) is None
 
 
+def test_a_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"mount \xff")
+    path.mkdir()
+    (tmp_path / "link").symlink_to(path)
+    for each in (path, tmp_path / "link"):
+        with pytest.raises(MountpointError, match="is not UTF-8; choose another directory"):
+            mountpoint.check(str(each))
+
+
 # --- unmounting -------------------------------------------------------------------------------------------------------
 
 

@@ -41,6 +41,7 @@ from holdfast.store import (
     HeldDirectory,
     OutsideCalls,
     StoreDirectory,
+    left_out_if_full,
     own_directory,
     rename_with_flags,
 )
@@ -248,9 +249,10 @@ class HotFiles:
         if not self.is_hot(opened):
             self._orphanage.shelter_open(opened.fd, opened.inode)
             return
-        self.call_now(
-            opened, "shelter", [opened.fd, self._orphanage.directory_of(opened.inode)], own_directory(opened.inode)
-        )
+        with left_out_if_full():
+            self.call_now(
+                opened, "shelter", [opened.fd, self._orphanage.directory_of(opened.inode)], own_directory(opened.inode)
+            )
 
     def rename(
         self,
