@@ -77,6 +77,8 @@ class Programs:
         checkpoint = self._node.checkpoints / self._directory.name / name / "counts"
         fetched = self._node.status().counters["bytes_fetched"]
         reported = self._reported()
+        names = self._node.work / driver / "classes.names"
+        names.unlink(missing_ok=True)  # which another Spark has left
         for batches in (1, 2):
             said = submit().split()
             assert said[-1:] == [str(self._node.work / driver / "tmp/spark")], f"the local directory is {said[-1:]}"
@@ -85,7 +87,7 @@ class Programs:
             assert self._reported() == reported + batches, "its batch was not reported"
             has_loaded = f" {_UNNEEDED} " in self._loaded(name).read_text()
             assert has_loaded is (batches > 1), f"it has {'' if has_loaded else 'not '}loaded the class that has been named"
-            (self._node.work / driver / "classes.names").write_text(f"{_UNNEEDED}\n")
+            names.write_text(f"{_UNNEEDED}\n")
         assert self._node.status().counters["bytes_fetched"] == fetched, "state was fetched that was here"
 
     def _reported(self) -> int:
