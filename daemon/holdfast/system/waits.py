@@ -7,7 +7,7 @@ there, and goes on in a task. So each operation is written once, and runs from t
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import coroutine
 from typing import Any, TypeVar
 
@@ -56,6 +56,14 @@ def step(operation: Coroutine[Any, Any, _T]) -> _T:
         operation.close()
         raise RuntimeError("an operation waits without having said so")
     raise Suspended(operation)
+
+
+def resumed_once(
+    operation: Coroutine[Any, Any, _T], begin: Callable[[], Coroutine[Any, Any, _T]]
+) -> Callable[[], Awaitable[_T]]:
+    """Return a function to await that goes on with a suspended operation; called again, it calls ``begin`` for a new one."""
+    suspended = [operation]
+    return lambda: resumed(suspended.pop()) if suspended else begin()
 
 
 @coroutine

@@ -12,11 +12,14 @@ import trio.testing
 
 from holdfast.errors import RemoteUnavailableError
 from holdfast.fs.fuse.later_replies import LaterReplies
-from holdfast.fs.fuse.request_observer import RequestObserver
+from holdfast.fs.fuse.request_observer import Request, RequestObserver
+from holdfast.fs.inodes.caller import Caller
 from holdfast.kernel import Connection, Opcode
 from holdfast.telemetry import OBSERVED, SLOW_NS, Counters
 
-_REQUEST, _PID, _UID = 7, 4711, 1000
+_NUMBER, _PID, _UID = 7, 4711, 1000
+_FLUSH = Request(Opcode.FLUSH, _NUMBER, 1, b"", Caller(_UID, _UID, _PID))
+_RENAME = Request(Opcode.RENAME, _NUMBER, 1, (1).to_bytes(8, "little") + b"old\0new\0", Caller(_UID, _UID, _PID))
 
 
 class _Connection:
@@ -27,14 +30,8 @@ class _Connection:
         self.marks: list[int] = []
         self.executing = self.marks.append
 
-    def reply(self, request: int, error: int, body: bytes) -> None:
+    def reply(self, request: int, error: int, body: bytes = b"") -> None:
         self.replies.append((request, error, body))
-
-    def process(self) -> int:
-        return _PID
-
-    def user(self) -> int:
-        return _UID
 
 
 class _Replies:
@@ -66,11 +63,11 @@ async def test_the_task_replies_and_marks_each_of_its_steps(replies: _Replies) -
         return b"body"
 
     async with replies.later.running():
-        assert replies.later.begin(Opcode.FLUSH, _REQUEST, (1,), work()) is True
+        assert replies.later.begin(_FLUSH, work()) is True
         assert replies.connection.replies == [], "the caller's step comes first"
-    assert replies.connection.replies == [(_REQUEST, 0, b"body")]
+    assert replies.connection.replies == [(_NUMBER, 0, b"body")]
     assert noted == [_PID]
-    assert replies.connection.marks == [_REQUEST, 0, _REQUEST, 0]
+    assert replies.connection.marks == [_NUMBER, 0, _NUMBER, 0]
     counted = {each.operation: each.durations.total for each in replies.observer.times.all()}
     assert counted == {"flush": 1}
 
@@ -85,9 +82,31 @@ async def test_the_task_replies_and_marks_each_of_its_steps(replies: _Replies) -
 )
 async def test_every_error_becomes_an_errno(replies: _Replies, problem: Exception, number: int, internal: int) -> None:
     async with replies.later.running():
-        replies.later.begin(Opcode.RENAME, _REQUEST, (1, b"old", 1, b"new"), _fails(problem))
-    assert replies.connection.replies == [(_REQUEST, number, b"")]
+        replies.later.begin(_RENAME, _fails(problem))
+    assert replies.connection.replies == [(_NUMBER, number, b"")]
     assert replies.counters.internal_errors == internal
+
+
+async def test_an_answer_may_be_an_errno_or_an_entry_without_a_node(replies: _Replies) -> None:
+    shown: list[Any] = []
+    replies.observer.feed.follow(shown.append)
+
+    async def answers(answer: bytes | int) -> bytes | int:
+        return answer
+
+    lookup = _FLUSH._replace(opcode=Opcode.LOOKUP, body=b"name\0")
+    async with replies.later.running():
+        for answer in (0, errno.ENOENT, bytes(128), b"\1" + bytes(127)):
+            replies.later.begin(lookup, answers(answer))
+            await trio.testing.wait_all_tasks_blocked()
+    assert replies.connection.replies == [
+        (_NUMBER, 0, b""),
+        (_NUMBER, errno.ENOENT, b""),
+        (_NUMBER, 0, bytes(128)),
+        (_NUMBER, 0, b"\1" + bytes(127)),
+    ]
+    assert [each.errno for each in shown] == [0, errno.ENOENT, errno.ENOENT, 0]
+    assert {(each.operation, each.path) for each in shown} == {("lookup", b"name")}
 
 
 async def test_running_ends_when_all_have_their_replies(replies: _Replies) -> None:
@@ -100,9 +119,9 @@ async def test_running_ends_when_all_have_their_replies(replies: _Replies) -> No
 
     async def serve(task_status: trio.TaskStatus[None]) -> None:
         async with replies.later.running():
-            replies.later.begin(Opcode.RENAME, _REQUEST, (1, b"old", 1, b"new"), work())
+            replies.later.begin(_RENAME, work())
             task_status.started()
-        assert replies.connection.replies == [(_REQUEST, 0, b"")]
+        assert replies.connection.replies == [(_NUMBER, 0, b"")]
 
     async with trio.open_nursery() as nursery:
         await nursery.start(serve)
@@ -123,7 +142,7 @@ async def test_slow_and_watched_requests_are_shown_with_both_names(
         return b""
 
     async with replies.later.running():
-        replies.later.begin(Opcode.RENAME, _REQUEST, (1, b"old", 1, b"new"), work())
+        replies.later.begin(_RENAME, work())
     (slow,) = replies.observer.slow.about(b"", 10)
     assert shown == [slow._replace(time_ns=shown[0].time_ns)]
     assert (slow.operation, slow.path, slow.target, slow.pid, slow.uid) == ("rename", b"old", b"new", _PID, _UID)

@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import pyfuse3
+from pyfuse3 import EntryAttributes
 
 from holdfast.errors import HoldfastError, LimitReachedError
 from holdfast.fs.fuse.request_observer import RequestObserver
@@ -45,10 +46,12 @@ def replies(
     @wraps(method)
     async def replying(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         observation = self.observer.begin(opcode, args)
-        number, result = 0, None
+        number, data_bytes = 0, 0
         OBSERVED.set(observation.notes)
         try:
             result = await self.observer.executed(method(self, *args, **kwargs))
+            number, data_bytes = _shown(opcode, result)
+            return result
         except pyfuse3.FUSEError as refusal:
             number = refusal.errno
             raise
@@ -57,10 +60,18 @@ def replies(
             raise pyfuse3.FUSEError(number) from None
         finally:
             OBSERVED.set(None)
-            observation.end(number, result)
-        return result
+            observation.end(number, data_bytes)
 
     return replying
+
+
+def _shown(opcode: Opcode, result: object) -> tuple[int, int]:
+    """Return what is shown of a request that succeeded: the errno, for a LOOKUP that found nothing, and bytes of data."""
+    if opcode is Opcode.LOOKUP and isinstance(result, EntryAttributes) and result.st_ino == 0:
+        return errno.ENOENT, 0
+    if opcode is Opcode.READ and isinstance(result, bytes | bytearray | memoryview):
+        return 0, len(result)
+    return 0, result if opcode is Opcode.WRITE and isinstance(result, int) else 0
 
 
 def errno_of(problem: Exception, operation: str, counters: Counters) -> int:

@@ -14,8 +14,8 @@ import trio
 from holdfast.fs.fuse.error_replies import errno_of
 from holdfast.fs.fuse.execution import executed
 from holdfast.fs.fuse.operation_times import name_of
-from holdfast.fs.fuse.request_observer import Observation, RequestObserver
-from holdfast.kernel import Connection, Opcode
+from holdfast.fs.fuse.request_observer import Observation, Request, RequestObserver, errno_in
+from holdfast.kernel import Connection
 from holdfast.telemetry import OBSERVED, Counters
 
 
@@ -34,21 +34,21 @@ class LaterReplies:
         async with trio.open_nursery() as self._tasks:
             yield
 
-    def begin(self, opcode: Opcode, request: int, subject: tuple[object, ...], work: Coroutine[Any, Any, bytes]) -> bool:
-        """Reply to ``request`` with what ``work`` returns, or with the errno of what it raises. Returns True.
-
-        ``subject`` holds the arguments of the method for pyfuse3 (``RequestObserver.subject``).
-        """
+    def begin(self, request: Request, work: Coroutine[Any, Any, bytes | int | None]) -> bool:
+        """Reply to ``request`` with the body or errno that ``work`` returns, or the errno of its error. Returns True."""
         assert self._tasks is not None, "requests are answered while the session serves"
-        self._tasks.start_soon(self._reply, request, work, self._observer.begin(opcode, subject))
+        self._tasks.start_soon(self._reply, request.unique, work, self._observer.begin_later(request))
         return True
 
-    async def _reply(self, request: int, work: Coroutine[Any, Any, bytes], observation: Observation) -> None:
-        body, number = b"", 0
+    async def _reply(self, request: int, work: Coroutine[Any, Any, bytes | int | None], observation: Observation) -> None:
         OBSERVED.set(observation.notes)
         try:
-            body = await executed(work, self._connection.executing, request)
+            answer = await executed(work, self._connection.executing, request)
+            assert answer is not None, "only a request that has not waited may be left to pyfuse3"
         except Exception as problem:  # noqa: BLE001 the boundary is where all else ends
-            number = errno_of(problem, name_of(observation.opcode), self._counters)
-        self._connection.reply(request, number, body)
-        observation.end(number, None)
+            answer = errno_of(problem, name_of(observation.opcode), self._counters)
+        if isinstance(answer, int):
+            self._connection.reply(request, answer)
+        else:
+            self._connection.reply(request, 0, answer)
+        observation.end(errno_in(observation.opcode, answer))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeVar
 
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestContext, SetattrFields, StatvfsData
@@ -15,7 +14,6 @@ from holdfast.capacity import Room
 from holdfast.fs.file_io.new_handle import Handle
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.fuse.begun_requests import BegunRequests
 from holdfast.fs.fuse.entry_attributes import attributes_of, directory_entry, entry_of
 from holdfast.fs.fuse.error_replies import replies
 from holdfast.fs.fuse.handle_numbers import changes_nothing, handle_of, listing_flags, node_of
@@ -30,8 +28,6 @@ from holdfast.fs.namespace.listing import dots
 from holdfast.fs.namespace.lookup import Found
 from holdfast.kernel import Connection, Fallocation, OpenFlag
 from holdfast.telemetry import Counters
-
-_T = TypeVar("_T")
 
 
 class Operations(pyfuse3.Operations):
@@ -48,10 +44,8 @@ class Operations(pyfuse3.Operations):
         connection: Connection,
         turns: Turns,
         observer: RequestObserver,
-        begun: BegunRequests,
     ) -> None:
         super().__init__()
-        self._begun = begun
         self._connection = connection
         self._files = files
         self._nodes = base.nodes
@@ -67,9 +61,8 @@ class Operations(pyfuse3.Operations):
     @replies
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         directory = self._node(parent_inode)
-        find = self._resume(partial(self._files.lookup.find, directory, name, _caller(ctx)))
         async with self._turns.names.of(ctx.uid):
-            found = await find()
+            found = await self._files.lookup.find(directory, name, _caller(ctx))
         if found is not None:
             self._invalidation.before_attributes(found.node)
             return entry_of(found)
@@ -90,7 +83,7 @@ class Operations(pyfuse3.Operations):
     ) -> tuple[FileInfo, EntryAttributes]:
         request, attempt = self._connection.request(), self._attempt()
         parent = self._node(parent_inode)
-        create = self._resume(partial(self._files.creation.file, parent, name, mode, flags, request, _caller(ctx), attempt))
+        create = partial(self._files.creation.file, parent, name, mode, flags, request, _caller(ctx), attempt)
         async with self._turns.names.of(ctx.uid):
             node, stat, handle = await self._room(parent).with_room(create)
         self._answer(request, handle)
@@ -120,17 +113,16 @@ class Operations(pyfuse3.Operations):
     @replies
     async def link(self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext) -> EntryAttributes:
         node, directory, attempt = self._node(inode), self._node(new_parent_inode), self._attempt()
-        link = self._resume(partial(self._files.linking.link, node, directory, new_name, _caller(ctx), attempt))
         async with self._turns.names.of(ctx.uid):
             await self._room(directory).keep_spare()
-            stat = await link()
+            stat = await self._files.linking.link(node, directory, new_name, _caller(ctx), attempt)
         return entry_of(self._files.lookup.new(node, stat))
 
     @replies
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        unlink = self._resume(partial(self._files.unlinking.unlink, self._node(parent_inode), name, self._attempt()))
+        directory, attempt = self._node(parent_inode), self._attempt()
         async with self._turns.names.of(ctx.uid):
-            await unlink()
+            await self._files.unlinking.unlink(directory, name, attempt)
 
     @replies
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
@@ -162,9 +154,8 @@ class Operations(pyfuse3.Operations):
     @replies
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
         node = self._node(inode)
-        learn = self._resume(partial(self._files.attrs.learn, node))
         async with self._turns.names.of(ctx.uid):
-            await learn()
+            await self._files.attrs.learn(node)
         self._invalidation.before_attributes(node)
         return attributes_of(node, self._files.attrs.get(node), 0.0, self._directories.seconds(node))
 
@@ -184,12 +175,8 @@ class Operations(pyfuse3.Operations):
         )
         if changes == Changes() and drops:  # the kernel is about to write by itself
             changes = self._files.attrs.without_privileges(node)
-        is_open = fh is not None
-        change = self._resume(
-            partial(self._files.change, node, changes, _caller(ctx), is_open=is_open, drop_privileges=drops)
-        )
         async with self._turns.names.of(ctx.uid):
-            stat = await change()
+            stat = await self._files.change(node, changes, _caller(ctx), is_open=fh is not None, drop_privileges=drops)
         return attributes_of(node, stat, 0.0, self._files.lookup.seconds(node))
 
     @replies
@@ -240,9 +227,8 @@ class Operations(pyfuse3.Operations):
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
         request = self._connection.request()
         node = self._node(inode)
-        opening = self._resume(partial(self._files.opening.open, node, flags, request, _caller(ctx)))
         async with self._turns.names.of(ctx.uid):
-            handle = await opening()
+            handle = await self._files.opening.open(node, flags, request, _caller(ctx))
         info = FileInfo(fh=handle_of(node, changes=handle.changes), keep_cache=not node.cache_is_stale)
         if node.cache_is_stale:
             node.cache_is_stale = not self._invalidation.before_handle(handle.opened)
@@ -325,10 +311,6 @@ class Operations(pyfuse3.Operations):
     def _answer(self, request: int, handle: Handle) -> None:
         flags = OpenFlag.NONE if handle.sends_flush else OpenFlag.NO_FLUSH
         self._connection.answer(request, handle.opened.backing_id, flags)
-
-    def _resume(self, begin: Callable[[], Coroutine[Any, Any, _T]]) -> Callable[[], Awaitable[_T]]:
-        """Return the function that goes on with the running request, or begins it. Call it before the first await."""
-        return self._begun.resume(self._connection.request(), begin)
 
     def _attempt(self) -> Attempt:
         """Return the running request, and whether an earlier daemon may have carried it out. Call before the first await."""

@@ -18,11 +18,12 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse import wire_format
 from holdfast.fs.fuse.handle_numbers import listing_flags
 from holdfast.fs.fuse.later_replies import LaterReplies
+from holdfast.fs.fuse.request_observer import Request
 from holdfast.fs.fuse.request_turns import RequestTurns
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.listing import Bare, dots
 from holdfast.fs.namespace.lookup import Found
-from holdfast.kernel import Connection, Opcode
+from holdfast.kernel import Connection
 
 _LARGE_BYTES = 1 << 20
 _MOST_BYTES = 32 * 1024
@@ -58,29 +59,27 @@ class ReaddirReplies:
         flags = listing_flags(node, is_ours=self._directories.is_ours(node))
         return wire_format.opened(node.id, flags, None)
 
-    def read(self, request: int, uid: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
-        """Answer READDIR for the user ``uid``. Returns True if the reply comes later."""
+    def read(self, request: Request, node: Node, offset: int, size_bytes: int) -> bytes | bool:
+        """Answer READDIR. Returns True if the reply comes later."""
+        uid = request.caller.uid
         if self._is_slow(node):
-            return self._later.begin(
-                Opcode.READDIR, request, (node.id,), self._read_in_thread(uid, node, offset, size_bytes)
-            )
+            return self._later.begin(request, self._read_in_thread(uid, node, offset, size_bytes))
         body = self._backing_entries(node, offset, size_bytes)
         if body is None:
-            built = self._built(uid, node, offset, size_bytes, self._entries)
-            return self._later.begin(Opcode.READDIR, request, (node.id,), built)
+            return self._later.begin(request, self._built(uid, node, offset, size_bytes, self._entries))
         return body
 
-    def read_with_attributes(self, request: int, uid: int, node: Node, offset: int, size_bytes: int) -> bytes | bool:
+    def read_with_attributes(self, request: Request, node: Node, offset: int, size_bytes: int) -> bytes | bool:
         """Answer READDIRPLUS. Returns True if the reply comes later. It gives the kernel a reference to each node in it."""
-        size_bytes = min(size_bytes, _MOST_BYTES)
+        uid, size_bytes = request.caller.uid, min(size_bytes, _MOST_BYTES)
         of_names_bytes = size_bytes * 2 // 3  # the attributes take the rest, or more
         if self._is_slow(node):
             read = self._read_in_thread(uid, node, offset, of_names_bytes, with_attributes_bytes=size_bytes)
-            return self._later.begin(Opcode.READDIRPLUS, request, (node.id,), read)
+            return self._later.begin(request, read)
         body = self._backing_entries(node, offset, of_names_bytes)
         if body is None:
             built = self._built(uid, node, offset, size_bytes, self._entries_with_attributes)
-            return self._later.begin(Opcode.READDIRPLUS, request, (node.id,), built)
+            return self._later.begin(request, built)
         return self._fitting(self._backing_found(node, body), size_bytes)
 
     def _is_slow(self, node: Node) -> bool:

@@ -8,17 +8,17 @@ answered without Python until the last one is gone.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from errno import ENOENT
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
-
-from pyfuse3 import EntryAttributes
 
 from holdfast.errors import HoldfastError
 from holdfast.fs.fuse import wire_format
 from holdfast.fs.fuse.execution import executed
 from holdfast.fs.fuse.handle_numbers import node_of
 from holdfast.fs.fuse.operation_times import OperationTimes, name_of
+from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
@@ -47,6 +47,16 @@ class Subject(NamedTuple):
     target: bytes = b""
 
 
+class Request(NamedTuple):
+    """A request as the C module hands it over, without its header."""
+
+    opcode: Opcode
+    unique: int
+    node_id: int
+    body: bytes
+    caller: Caller
+
+
 class RequestObserver:
     """Times and describes requests. ``zones`` has the number of each directory in the root."""
 
@@ -66,10 +76,6 @@ class RequestObserver:
         self.times.count_in(self._connection)
         self._connection.answer_directly(answers, self._opcodes)
 
-    def caller(self) -> tuple[int, int]:
-        """Return pid and uid of the caller of the request that was read last."""
-        return self._connection.process(), self._connection.user()
-
     def executed(self, work: Coroutine[Any, Any, _T]) -> Awaitable[_T]:
         """Return ``work`` of the request whose handler runs, with marks (``execution``). Call it before its first await."""
         return executed(work, self._connection.executing, self._connection.request())
@@ -79,12 +85,15 @@ class RequestObserver:
 
         ``arguments`` are those of the method for pyfuse3, the number of a node or of a handle first.
         """
-        return Observation(self, opcode, arguments)
+        caller = self._connection.process(), self._connection.user()
+        subject = partial(self.subject, name_of(opcode), arguments)
+        return Observation(self, opcode, self._known(arguments[0]), caller, subject)
 
-    def zone_of(self, handle: object) -> int:
-        """Return the number of the zone of a node, or of the node of a handle; 0 for anything else."""
-        node = self._nodes.known(node_of(handle)) if isinstance(handle, int) else None
-        return node.zone if node is not None else 0
+    def begin_later(self, request: Request) -> Observation:
+        """Begin to observe a request that had to wait and is replied to past pyfuse3."""
+        opcode, _, node_id, body, caller = request
+        subject = partial(self._subject_of, opcode, node_id, body)
+        return Observation(self, opcode, self._nodes.known(node_id), (caller.pid, caller.uid), subject)
 
     def subject(self, operation: str, arguments: tuple[object, ...]) -> Subject:
         """Return what a request of pyfuse3's is about, by the arguments of its method."""
@@ -164,8 +173,8 @@ class RequestObserver:
         subject = self._subject_of(kind, node_id, body)
         answer = self._answers(opcode, unique, node_id, uid, gid, pid, body)
         if answer is not None and answer is not True:
-            errno = answer if isinstance(answer, int) else _missing(kind, answer)
-            self.publish(name_of(kind), subject, (pid, uid), time.perf_counter_ns() - began, errno, 0, Notes())
+            took_ns = time.perf_counter_ns() - began
+            self.publish(name_of(kind), subject, (pid, uid), took_ns, errno_in(kind, answer), 0, Notes())
         return answer
 
     def _subject_of(self, kind: Opcode, node_id: int, body: bytes) -> Subject:
@@ -197,40 +206,41 @@ class RequestObserver:
 class Observation:
     """One request, from before its handler's first await to its end."""
 
-    def __init__(self, observer: RequestObserver, opcode: Opcode, arguments: tuple[object, ...]) -> None:
+    def __init__(
+        self,
+        observer: RequestObserver,
+        opcode: Opcode,
+        node: Node | None,
+        caller: tuple[int, int],
+        subject: Callable[[], Subject],
+    ) -> None:
+        """``caller`` is pid and uid; ``subject`` is called where somebody watches, or if the request was slow."""
         self.opcode = opcode
         self._observer = observer
-        self._arguments = arguments
         self._began_ns = time.perf_counter_ns()
-        self._zone = observer.zone_of(arguments[0])
-        self._caller = observer.caller()
-        self.notes = Notes(self._caller[0])
-        self._subject = observer.subject(name_of(opcode), arguments) if observer.feed.is_watched else None
+        self._zone = node.zone if node is not None else 0
+        self._caller = caller
+        self.notes = Notes(caller[0])
+        self._find_subject = subject
+        self._subject = subject() if observer.feed.is_watched else None
 
-    def end(self, errno: int, result: object) -> None:
+    def end(self, errno: int, data_bytes: int = 0) -> None:
         """Note that the request has its reply: count it, keep it if it was slow, show it to those who watch."""
         self.notes.thread = 0  # by now it may wait for something else; what the request has begun, as a fetch, goes on
         duration_ns = time.perf_counter_ns() - self._began_ns
         operation = name_of(self.opcode)
         self._observer.times.observe(self.opcode, self._zone, duration_ns)
         if duration_ns >= SLOW_NS:
-            subject = self._observer.subject(operation, self._arguments)
-            self._observer.keep_slow(operation, subject, self._caller, duration_ns, errno, self.notes)
-        if self._subject is None:
-            return
-        data_bytes = 0
-        if self.opcode is Opcode.LOOKUP and isinstance(result, EntryAttributes) and result.st_ino == 0:
-            errno = ENOENT
-        if self.opcode is Opcode.READ and isinstance(result, bytes | bytearray | memoryview):
-            data_bytes = len(result)
-        elif self.opcode is Opcode.WRITE and isinstance(result, int):
-            data_bytes = result
-        self._observer.publish(operation, self._subject, self._caller, duration_ns, errno, data_bytes, self.notes)
+            self._observer.keep_slow(operation, self._find_subject(), self._caller, duration_ns, errno, self.notes)
+        if self._subject is not None:
+            self._observer.publish(operation, self._subject, self._caller, duration_ns, errno, data_bytes, self.notes)
 
 
-def _missing(kind: Opcode, entry: bytes) -> int:
-    """Return ENOENT if this is the entry of a LOOKUP that found none (it only says how long that holds), else 0."""
-    return ENOENT if kind is Opcode.LOOKUP and not any(entry[: wire_format.NODE.size]) else 0
+def errno_in(opcode: Opcode, answer: bytes | int) -> int:
+    """Return the errno of an answer, also that of a LOOKUP whose entry only says for how long there is none."""
+    if isinstance(answer, int):
+        return answer
+    return ENOENT if opcode is Opcode.LOOKUP and not any(answer[: wire_format.NODE.size]) else 0
 
 
 def _path(node: Node | None) -> bytes:

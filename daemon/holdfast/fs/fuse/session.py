@@ -13,7 +13,6 @@ import trio
 from holdfast.errors import FuseUnavailableError, MountpointError, TakeoverError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.fuse.begun_requests import BegunRequests
 from holdfast.fs.fuse.event_loop_wait import served_when_idle
 from holdfast.fs.fuse.execution import mark_execution
 from holdfast.fs.fuse.immediate_replies import ImmediateReplies
@@ -94,10 +93,9 @@ class Session:
         observer = RequestObserver(base.nodes, base.policy, kernel.connection, base.zone_numbers)
         later = LaterReplies(kernel.connection, observer, base.parts.counters)
         session = cls(mountpoint, kernel, ground, observer, later, turns)
-        begun = BegunRequests()
-        session._mount(Operations(base, files, kernel.connection, turns, observer, begun), allow_other, keep, device)
+        session._mount(Operations(base, files, kernel.connection, turns, observer), allow_other, keep, device)
         try:
-            session._connect(base, files, begun)
+            session._connect(base, files)
         except BaseException:
             session.leave() if device is not None else session.close()
             raise
@@ -128,10 +126,10 @@ class Session:
             pyfuse3.init(operations, self.mountpoint, options)
         self.ground.hidden = sorted({*self.ground.hidden, *landed})
 
-    def _connect(self, base: Foundation, files: FileSystem, begun: BegunRequests) -> None:
+    def _connect(self, base: Foundation, files: FileSystem) -> None:
         """Connect mount and file system. Starts the invalidator's process."""
         self._connection.attach()
-        answers = ImmediateReplies(base, files, self._connection, self.turns, self.observer.times, self._later, begun)
+        answers = ImmediateReplies(base, files, self._connection, self.turns, self.observer.times, self._later)
         self.observer.answer_directly(answers.answer, answers.opcodes)
         mark_execution(base, self._connection)
         logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())

@@ -39,8 +39,6 @@ class Point:
     owner: type
     method: str
     after: bool = False
-    or_later: bool = False
-    """True if the method may leave the step to a task, and returns True then: the task has a point of its own."""
 
 
 POINTS = {
@@ -77,15 +75,9 @@ POINTS = {
 
 
 def reply_to(handler: str) -> list[Point]:
-    """Return where a request is carried out and not answered: at once, by a task of our own, or by one of pyfuse3's."""
-    later = f"_later_{handler}"
-    has_later = hasattr(ImmediateReplies, later)
-    at_once = [name for name in (f"_{handler}", f"_{handler}2") if hasattr(ImmediateReplies, name)]
-    return [
-        *(Point(ImmediateReplies, name, after=True, or_later=has_later) for name in at_once),
-        *([Point(ImmediateReplies, later, after=True)] if has_later else []),
-        Point(Operations, handler, after=True),
-    ]
+    """Return where a request is carried out and not answered: past pyfuse3, or by one of its tasks."""
+    past = [name for name in (f"_{handler}", f"_{handler}2") if hasattr(ImmediateReplies, name)]
+    return [*(Point(ImmediateReplies, name, after=True) for name in past), Point(Operations, handler, after=True)]
 
 
 def points_of(name: str) -> list[Point]:
@@ -117,8 +109,7 @@ def arm(point: Point, is_armed: Callable[[], bool]) -> None:
         if not point.after:
             die()
         result = original(*arguments, **named)
-        if not point.or_later or result is not True:
-            die()
+        die()
         return result
 
     replace(point.owner, point.method, deadly_async if iscoroutinefunction(original) else deadly)

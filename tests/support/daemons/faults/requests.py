@@ -104,7 +104,7 @@ def _late(original: Callable[..., Any], held: Path) -> Callable[..., Any]:
     return late
 
 
-def _leave_it(*_: object) -> None:
+async def _leave_it(*_: object) -> None:
     """Leave a request to pyfuse3's handler."""
 
 

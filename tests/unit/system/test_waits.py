@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
 
-from holdfast.fs.fuse.begun_requests import BegunRequests
-from holdfast.system.waits import Suspended, before_waiting, step
-
-_REQUEST = 7
+from holdfast.system.waits import Suspended, before_waiting, resumed_once, step
 
 
 async def _operation(steps: list[str], *, waits: bool) -> int:
@@ -25,10 +23,11 @@ async def _operation(steps: list[str], *, waits: bool) -> int:
         steps.append("left")
 
 
-def _begun(begun: BegunRequests, steps: list[str]) -> None:
+def _begun(steps: list[str]) -> Callable[[], Awaitable[int]]:
+    """Begin an operation that waits; return the function that goes on with it."""
     with pytest.raises(Suspended) as suspended:
         step(_operation(steps, waits=True))
-    begun.keep(_REQUEST, suspended.value.operation)
+    return resumed_once(suspended.value.operation, lambda: _operation(steps, waits=True))
 
 
 def test_an_operation_that_waits_for_nothing_ends_without_a_task() -> None:
@@ -47,47 +46,33 @@ def test_the_error_of_an_operation_is_raised_where_it_was_begun() -> None:
 
 async def test_an_operation_goes_on_where_it_was_suspended() -> None:
     steps: list[str] = []
-    begun = BegunRequests()
-    _begun(begun, steps)
+    resume = _begun(steps)
     assert steps == ["begun"]
-    resume = begun.resume(_REQUEST, lambda: _operation(steps, waits=True))
     assert await resume() == 2
     assert steps == ["begun", "done", "left"]
 
 
 async def test_a_second_try_begins_anew() -> None:
     steps: list[str] = []
-    begun = BegunRequests()
-    _begun(begun, steps)
-    resume = begun.resume(_REQUEST, lambda: _operation(steps, waits=True))
+    resume = _begun(steps)
     await resume()
     assert await resume() == 5
     assert steps == ["begun", "done", "left"] * 2
 
 
-async def test_a_request_that_was_not_begun_begins_in_its_task() -> None:
-    steps: list[str] = []
-    resume = BegunRequests().resume(_REQUEST, lambda: _operation(steps, waits=True))
-    assert steps == []
-    assert await resume() == 2
-
-
 async def test_an_error_in_the_task_passes_through_the_operation() -> None:
     steps: list[str] = []
-    begun = BegunRequests()
-    _begun(begun, steps)
+    resume = _begun(steps)
     with trio.CancelScope() as scope:
         scope.cancel()
-        await begun.resume(_REQUEST, lambda: _operation(steps, waits=True))()
+        await resume()
     assert scope.cancelled_caught
     assert steps == ["begun", "left"]
 
 
 def test_a_request_that_gets_no_turn_leaves_its_operation() -> None:
     steps: list[str] = []
-    begun = BegunRequests()
-    _begun(begun, steps)
-    resume = begun.resume(_REQUEST, lambda: _operation(steps, waits=True))
+    resume = _begun(steps)
     del resume
     gc.collect()  # pytest keeps the exception in a cycle
     assert steps == ["begun", "left"]
