@@ -59,7 +59,8 @@ class Fingerprint:
         algorithm, _, text = fields.get(METADATA_DIGEST, "").partition(":")
         if algorithm != _ALGORITHM or not _DIGEST.fullmatch(text):
             return None
-        return cls(bytes.fromhex(text), _unpacked(fields.get(METADATA_CHUNKS, ""), chunk_count(size_bytes)))
+        chunks = fields.get(METADATA_CHUNKS)
+        return cls(bytes.fromhex(text), _unpacked(chunks, chunk_count(size_bytes)) if chunks else ())
 
 
 def _unpacked(text: str, count: int) -> tuple[bytes, ...]:

@@ -47,7 +47,7 @@ class FileSystem:
         sending = Sending(base, views)
         self.verifier = Verifier(base)
         files = Files(base, views, sending, self.verifier, tenants.file_closed)
-        link_upload = LinkUpload(base, sending, files)
+        link_upload = LinkUpload(base, views, sending, files)
         new = NewEntries(base, views.visibility)
         self._queue = sending.queue
         self._rebuild = IndexRebuild(base, self.verifier, sending.queue)

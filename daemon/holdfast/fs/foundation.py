@@ -15,11 +15,10 @@ from holdfast.capacity import Disk, EmptiedDirectories, Limits, Room, Rooms
 from holdfast.checkpoints.formats import FORMATS
 from holdfast.checkpoints.partition_directories import PartitionDirectories
 from holdfast.config import Config
-from holdfast.fs.inodes.admission import Admission
+from holdfast.fs.inodes.admission import Admission, Drain
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.directory_changes import DirectoryChanges
-from holdfast.fs.inodes.drain import Drain
 from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.invalidation import Invalidation
@@ -28,7 +27,6 @@ from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node_limit import NodeLimit
 from holdfast.fs.inodes.node_recovery import NodeRecovery, StatsInTree
-from holdfast.fs.inodes.node_store import NodeStore
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.object_rights import ObjectRights
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
@@ -80,7 +78,7 @@ class Foundation:
         self.nodes = NodeTable(
             file_stat(store.tree.root_fd).st_ino,
             index.run,
-            keeper=NodeStore(parts.session.records),
+            records=parts.session.records,
             reserved=self.unlinks.gone,
             earlier=self.recovery,
             left=lambda node: descriptors.forget(node.id),
@@ -129,7 +127,7 @@ class Foundation:
 
 def _disks(store: StoreDirectory) -> list[Disk]:
     """Return all disks of the store that are there, the first one first."""
-    first = Disk(lambda: disk_space(store.tree.root_fd), store.freeing.space, path=str(store.path))
+    first = Disk(partial(disk_space, store.tree.root_fd), store.freeing.space, path=str(store.path))
     return [
         first,
         *(

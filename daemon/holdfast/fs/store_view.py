@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from holdfast.errors import NameNotStorableError
 from holdfast.index import NameMarks
@@ -14,21 +13,20 @@ from holdfast.zones import Zone, ZoneName, ZonePath
 _CONTROL_CHARACTERS = re.compile("[\\x00-\\x1f\\x7f]")
 
 
-@dataclass(eq=False)
 class StoreView:
-    """Looks stores and objects up by place, for zones that have a store."""
+    """Looks stores and objects up by place, for zones that have a store. Each request does so several times."""
 
-    _remotes: Mapping[str, Remote]
-    _marks: NameMarks
+    def __init__(self, remotes: Mapping[str, Remote], marks: NameMarks) -> None:
+        self._remotes = dict[str | None, Remote](remotes.items())
+        self._marks = marks
 
     def remote_of(self, zone: Zone) -> Remote:
         """Return the store behind a zone. The zone must have one."""
-        assert zone.remote is not None
         return self._remotes[zone.remote]
 
     def deletions_of(self, zone: Zone) -> Deletions:
         """Return the pending deletions in the store behind a zone."""
-        return self.remote_of(zone).deletions
+        return self._remotes[zone.remote].deletions
 
     def deletions(self) -> list[Deletions]:
         """Return the pending deletions of each store."""
@@ -40,15 +38,17 @@ class StoreView:
 
     def object_of(self, name: ZoneName) -> ObjectPath:
         """Return the object of a name. Raises ``NameNotStorableError``."""
-        return ObjectPath(name.path, self.remote_of(name.zone), key_text(name.key))
+        return ObjectPath(name.path, self._remotes[name.zone.remote], key_text(name.path[name.zone.key_start :]))
 
     def check_name(self, name: ZoneName) -> None:
         """Raise ``NameNotStorableError`` if the store behind its zone can't have an object of this name."""
-        self.remote_of(name.zone).access.store.name_rules.check(key_text(name.key))
+        zone = name.zone
+        self._remotes[zone.remote].access.store.name_rules.check(key_text(name.path[zone.key_start :]))
 
     def listing(self, place: ZonePath) -> CachedListing:
         """Return the cached listing of the store's directory behind ``place``. Raises ``NameNotStorableError``."""
-        return self.remote_of(place.zone).directories.get(key_text(place.zone.key_of(place.path)))
+        zone = place.zone
+        return self._remotes[zone.remote].directories.get(key_text(place.path[zone.key_start :]))
 
     def forget_below(self, place: ZonePath) -> None:
         """Drop the cached listings of the store's directory behind ``place`` and of all below it."""

@@ -106,10 +106,7 @@ class Entries:
         with writing(self._environment, self._database) as transaction:
             old = decoded_entry(transaction.get(_key(inode)))
             transaction.put(_key(inode), encoded(entry))
-        self._mapped_pages.changed()
-        self._count(inode, _cached_bytes(entry) - _cached_bytes(old))
-        for follower in self._followers:
-            follower.note(old, entry)
+        self._changed(inode, old, entry)
 
     def put_if_room(self, inode: FileId, entry: Entry) -> None:
         """Write the entry of ``inode``, unless the disk takes no writes. Only for entries that can be determined again."""
@@ -122,10 +119,18 @@ class Entries:
         with writing(self._environment, self._database) as transaction:
             old = decoded_entry(transaction.get(_key(inode)))
             transaction.delete(_key(inode))
+        self._changed(inode, old, None)
+
+    def _changed(self, inode: FileId, old: Entry | None, new: Entry | None) -> None:
+        """Account for the change of an entry that has just been committed."""
         self._mapped_pages.changed()
-        self._count(inode, -_cached_bytes(old))
-        for follower in self._followers:
-            follower.note(old, None)
+        before_bytes = 0 if old is None or old.state is EntryState.LOCAL else old.size_bytes
+        after_bytes = 0 if new is None or new.state is EntryState.LOCAL else new.size_bytes
+        if before_bytes != after_bytes:
+            self._count(inode, after_bytes - before_bytes)
+        if EntryState.CLEAN in (old and old.state, new and new.state):
+            for follower in self._followers:
+                follower.note(old, new)
 
     def discard_other_disks(self, kept: Collection[int]) -> list[bytes]:
         """Forget all files on other disks than the first and those with the numbers in ``kept``.
@@ -244,10 +249,6 @@ class Entries:
         """Return how many entries there are."""
         with self._environment.begin(db=self._database) as transaction:
             return int(transaction.stat(self._database)["entries"])
-
-
-def _cached_bytes(entry: Entry | None) -> int:
-    return 0 if entry is None or entry.state is EntryState.LOCAL else entry.size_bytes
 
 
 def _clean_bytes(entry: Entry | None) -> dict[bytes, int]:

@@ -96,11 +96,17 @@ class Entry(msgspec.Struct, array_like=True):
 
     def name_at(self, path: bytes) -> CachedName | None:
         """Return the object name that the file has at ``path``."""
-        return next((name for name in self.names if name.path == path), None)
+        for name in self.names:
+            if name.path == path:
+                return name
+        return None
 
     def set_name(self, name: CachedName) -> None:
         """Add an object name, or replace the one at the same path."""
-        self.names = [other for other in self.names if other.path != name.path] + [name]
+        if not self.names or (len(self.names) == 1 and self.names[0].path == name.path):  # nearly always
+            self.names = [name]
+        else:
+            self.names = [other for other in self.names if other.path != name.path] + [name]
 
     def drop_name(self, path: bytes) -> None:
         """Forget the object name at ``path``, if there is one."""

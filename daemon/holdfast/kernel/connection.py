@@ -54,7 +54,8 @@ class Connection:
         self.passthrough_possible = passthrough and probe.has_passthrough(machine.kernel)
         """True if kernel and settings allow passthrough, whatever ``mode`` says."""
         self._refusal = ""
-        self._device = -1
+        self.device = -1
+        """The descriptor of ``/dev/fuse``, for the process that keeps the mount between daemons; -1 without a C module."""
         self._tells_privileges: bool | None = None
         self.request = native.request
         """Return the unique number of the request whose handler runs. Call it before the handler's first await."""
@@ -72,6 +73,28 @@ class Connection:
         """Return the process id of that caller, in the daemon's namespace. ``user`` says when to call it."""
         self.executing = native.executing
         """Mark the request with this number as executed now; 0: none (``mark_execution``)."""
+        self.serve = native.serve
+        """Answer requests while the event loop would sleep: for ``seconds``, or until ``events`` (epoll) is readable.
+
+        A request for pyfuse3 ends this too: it waits to be read, and the eventfd ``handed_over`` becomes readable. Returns
+        True when neither happened but the loop must go on: ``seconds`` are over, or a task was scheduled (``interrupt``).
+        Does nothing before pyfuse3 has read its first request.
+        """
+        self.interrupt = native.interrupt
+        """Make ``serve``, further up the stack, return after the current request."""
+        self.stop_serving = native.remove_native_reply
+        """Stop answering for the file or directory ``node``. Does nothing for one that is not served."""
+        self.hold_writes = native.hold_writes
+        """Leave each write to pyfuse3's handlers, also into files of ``serve_data``; or, with false, no longer."""
+        self.is_written = native.is_written
+        """Say whether threads have a write to do, or under way, to the file that is served from ``fd``."""
+        self.hold_back = native.hold_back
+        """Begin no further write in a thread to that file until ``let_go``; say whether one is under way.
+
+        Does not hold back more than 16 files at a time.
+        """
+        self.let_go = native.let_go
+        """Begin writes to that file again."""
 
     # --- mounting ----------------------------------------------------------------------------------------------------
 
@@ -103,7 +126,7 @@ class Connection:
         """Duplicate the descriptor of the mount that ``pyfuse3.init`` has made."""
         fd = self._native.session()[1]
         if fd >= 0:
-            self._device = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0)
+            self.device = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0)
 
     def close(self) -> None:
         """Close the duplicate, before pyfuse3 closes its own descriptor: an open one would keep the mount alive.
@@ -111,14 +134,9 @@ class Connection:
         Replies after this, as from a thread that still syncs, are dropped.
         """
         self._native.end()
-        if self._device >= 0:
-            os.close(self._device)
-            self._device = -1
-
-    @property
-    def device(self) -> int:
-        """The descriptor of ``/dev/fuse``, for the process that keeps the mount between daemons; -1 without a C module."""
-        return self._device
+        if self.device >= 0:
+            os.close(self.device)
+            self.device = -1
 
     # --- the result --------------------------------------------------------------------------------------------------
 
@@ -181,10 +199,10 @@ class Connection:
         is not asked again. Takes about a microsecond. Until ``unregister``, the kernel's question with the first write
         whether the file has capabilities is answered from ``fd`` in C, without Python, and counted for ``zone``.
         """
-        if self._refusal or self._forecast != probe.PASSTHROUGH or self._device < 0:
+        if self._refusal or self._forecast != probe.PASSTHROUGH or self.device < 0:
             return None
         try:
-            return self._native.register(self._device, node, fd, zone)
+            return self._native.register(self.device, node, fd, zone)
         except OSError as problem:
             self._refusal = _FOR_ALL_FILES.get(problem.errno or 0, "")
             return None
@@ -192,7 +210,7 @@ class Connection:
     def unregister(self, node: int, backing_id: int) -> None:
         """Close a backing id: no further open may use it. Files that are open with it stay open."""
         try:
-            self._native.unregister(self._device, node, backing_id)
+            self._native.unregister(self.device, node, backing_id)
         except FileNotFoundError:
             _log.debug("an earlier daemon closed backing id %d, and died right after that", backing_id)
 
@@ -206,25 +224,6 @@ class Connection:
             return False
         self._native.add_native_reply(node, fd, NativeReply.DATA_AS_NOBODY if as_nobody else NativeReply.DATA, 0, zone)
         return True
-
-    def hold_writes(self, held: bool, /) -> None:
-        """Leave each write to pyfuse3's handlers, also into files of ``serve_data``; or, with false, no longer."""
-        self._native.hold_writes(held)
-
-    def is_written(self, fd: int, /) -> bool:
-        """Say whether threads have a write to do, or under way, to the file that is served from ``fd``."""
-        return self._native.is_written(fd)
-
-    def hold_back(self, fd: int, /) -> bool:
-        """Begin no further write in a thread to that file until ``let_go``; say whether one is under way.
-
-        Does not hold back more than 16 files at a time.
-        """
-        return self._native.hold_back(fd)
-
-    def let_go(self, fd: int, /) -> None:
-        """Begin writes to that file again."""
-        self._native.let_go(fd)
 
     def answer(self, request: int, backing_id: int | None, flags: OpenFlag = OpenFlag.NONE) -> None:
         """Set a backing id and flags in the reply to come to the OPEN, OPENDIR or CREATE with the number ``request``.
@@ -268,19 +267,6 @@ class Connection:
         self.answer_directly(function, opcodes)
         self._native.enable_native_replies(False)
 
-    def serve(self, events: int, handed_over: int, seconds: float) -> bool:
-        """Answer requests while the event loop would sleep: for ``seconds``, or until ``events`` (epoll) is readable.
-
-        A request for pyfuse3 ends this too: it waits to be read, and the eventfd ``handed_over`` becomes readable. Returns
-        True when neither happened but the loop must go on: ``seconds`` are over, or a task was scheduled (``interrupt``).
-        Does nothing before pyfuse3 has read its first request.
-        """
-        return self._native.serve(events, handed_over, seconds)
-
-    def interrupt(self) -> None:
-        """Make ``serve``, further up the stack, return after the current request."""
-        self._native.interrupt()
-
     def serve_directory_from(
         self, node: int, fd: int, seconds: float, zone: int = 0, *, whole: bool = False, of_store: bool = False
     ) -> None:
@@ -294,10 +280,6 @@ class Connection:
         other = NativeReply.STORE_DIRECTORY if of_store else NativeReply.DIRECTORY
         kind = NativeReply.WHOLE_DIRECTORY if whole else other
         self._native.add_native_reply(node, fd, kind, round(seconds * 1e9), zone)
-
-    def stop_serving(self, node: int) -> None:
-        """Stop answering for the file or directory. Does nothing for one that is not served."""
-        self._native.remove_native_reply(node)
 
     def entries(self, fd: int, position: int, size_bytes: int, others: dict[FileId, int]) -> bytes | None:
         """Return the body of a READDIR reply for the backing directory open at ``fd``, from ``position`` on.

@@ -47,11 +47,12 @@ class NameRules:
 
     def check(self, key: str) -> None:
         """Raise ``NameNotStorableError`` for a key that the store would refuse."""
-        if self._is_too_long(key):
+        most_bytes = _most_bytes(key)
+        if most_bytes > self.longest_key_bytes and self._is_too_long(key):
             raise NameNotStorableError(
                 f"{key[:80]!r}…: this store takes {self.longest_key_bytes} bytes of a name", errno.ENAMETOOLONG
             )
-        if _most_bytes(key) > self.longest_part_bytes:
+        if most_bytes > self.longest_part_bytes:
             longest = max(len(part.encode()) for part in key.split("/"))
             if longest > self.longest_part_bytes:
                 raise NameNotStorableError(

@@ -49,11 +49,11 @@ class Freeing:
 
     def space(self, device: int | None = None) -> Space:
         """Return what has been deleted, and is not free yet, on the first disk, or on the other one that is ``device``."""
-        return self._disk(device).space()
+        return (self._first if device is None else self._disk(device)).space()
 
-    def _disk(self, device: int | None) -> _OnDisk:
+    def _disk(self, device: int) -> _OnDisk:
         """Return the disk that a file's device is. That is the first one's where a file system makes up devices of files."""
-        return self._others.get(device, self._first) if device is not None else self._first
+        return self._others.get(device, self._first)
 
     def later(self, name: bytes, directory_fd: int, stat: os.stat_result) -> AbstractContextManager[None]:
         """Free the file with the attributes ``stat`` soon after a block that removes its name, if that is the last."""
@@ -150,8 +150,8 @@ class _OnDisk:
 
     def space(self) -> Space:
         """Return what is not free yet."""
-        waiting = Space(self.held_files - self.freed_files, self.held_bytes - self.freed_bytes)
-        return self.outside.space().with_more(waiting)
+        files, size_bytes = self.outside.space()
+        return Space(files + self.held_files - self.freed_files, size_bytes + self.held_bytes - self.freed_bytes)
 
 
 class _Outside:

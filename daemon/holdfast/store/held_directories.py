@@ -30,15 +30,13 @@ class HeldDirectory(NamedTuple):
 
 
 class HeldDirectories:
-    """The directories that calls may hold, and the calls. False if there are none. ``notes_fd`` is for the next daemon."""
+    """The directories that calls may hold. ``notes_fd`` is for the next daemon."""
 
     def __init__(self, notes_fd: int | None = None) -> None:
         self._notes_fd = notes_fd
-        self._calls: dict[HeldDirectory, Answer] = {}
+        self.calls: dict[HeldDirectory, Answer] = {}
+        """The calls. There are nearly always none, which every way through the tree asks first."""
         self._inodes: frozenset[FileId] = frozenset()
-
-    def __bool__(self) -> bool:
-        return bool(self._calls)
 
     def restore(self, begin: Callable[[HeldDirectory], Answer]) -> None:
         """Hold what an earlier daemon has written down until the calls that ``begin`` makes have had the locks."""
@@ -49,12 +47,12 @@ class HeldDirectories:
     def about_to_be(self, directories: Iterable[HeldDirectory]) -> None:
         """Write down that a call is about to take the locks of these. Raises ``OSError``, and ``FileBusyError``."""
         if self._notes_fd is not None:
-            _write(self._notes_fd, [*self._calls, *directories])
+            _write(self._notes_fd, [*self.calls, *directories])
 
     def add(self, directory: HeldDirectory, call: Answer) -> None:
         """Let nobody into the directory until ``call`` has ended."""
-        self._calls[directory] = call
-        self._inodes = frozenset(each.inode for each in self._calls)
+        self.calls[directory] = call
+        self._inodes = frozenset(each.inode for each in self.calls)
 
     def has(self, inode: FileId) -> bool:
         """Say whether the directory ``inode`` is held. Safe to use from any thread."""
@@ -73,14 +71,14 @@ class HeldDirectories:
             raise _HeldError(path)
 
     def _paths(self) -> Iterable[bytes]:
-        return (directory.path for directory in self._calls if directory.path is not None)
+        return (directory.path for directory in self.calls if directory.path is not None)
 
     def _let_go(self) -> None:
-        ended = [directory for directory, call in self._calls.items() if call.has_ended()]
+        ended = [directory for directory, call in self.calls.items() if call.has_ended()]
         for directory in ended:
-            del self._calls[directory]
+            del self.calls[directory]
         if ended:
-            self._inodes = frozenset(each.inode for each in self._calls)
+            self._inodes = frozenset(each.inode for each in self.calls)
             self.about_to_be(())
 
 

@@ -116,7 +116,7 @@ class SpreadTree(Tree):
 
     def open_directory(self, path: bytes) -> int:
         """Return a new ``O_PATH`` descriptor of the directory at ``path``. Raises ``OSError``, with EBUSY if it is held."""
-        if self.held:
+        if self.held.calls:
             self.held.check(path)
         placeholder = self._placeholders.above(path)
         if placeholder is not None:

@@ -67,6 +67,7 @@ class Staging:
     def place(self, name: bytes, target_fd: int, target: bytes) -> None:
         """Move a complete file to its place in the tree. Raises ``OSError``: ``FileExistsError`` if the place is taken."""
         rename_with_flags(self._elsewhere.get(name, self._area.first_fd), name, target_fd, target, RENAME_NOREPLACE)
+        self._elsewhere.pop(name, None)
 
     def discard(self, name: bytes) -> None:
         """Remove a file that is not needed, if it still exists."""

@@ -12,6 +12,7 @@ import os
 import stat as stat_module
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from typing import TypeVar
 
 from holdfast.store.descent import DIRECTORY, descend, open_child
@@ -28,6 +29,7 @@ _PART_BYTES = 4000
 """The longest part of a path that one system call gets (PATH_MAX is 4,096)."""
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 """The errors of rmdir(2) for a directory that is not empty."""
+_NO_NAMES = frozenset({b"", b".", b".."})
 
 
 class Tree:
@@ -134,7 +136,7 @@ class Tree:
 
     def open_directory(self, path: bytes) -> int:
         """Return a new ``O_PATH`` descriptor of the directory at ``path``. Raises ``OSError``, with EBUSY if it is held."""
-        if self.held:
+        if self.held.calls:
             self.held.check(path)
         return self.open_below(self.root_fd, path)
 
@@ -144,6 +146,8 @@ class Tree:
         No symbolic link is followed. A path of thousands of levels takes some calls, not one for each.
         """
         _components(path)
+        if 0 < len(path) <= _PART_BYTES:  # nearly always
+            return self._open_part(directory_fd, path)
         return _last_of(directory_fd, list(_parts(path)), self._open_part)
 
     def _open_part(self, directory_fd: int, path: bytes) -> int:
@@ -176,13 +180,9 @@ class Tree:
         directories already: the new ones get the mtimes that they have, and the one above keeps its own. Raises ``OSError``.
         """
         names = _components(path)
-        if self.held:
+        if self.held.calls:
             self.held.check(path)
-        return _last_of(
-            self.root_fd,
-            range(len(names)),
-            lambda fd, level: self._open_or_make(fd, names, level, mode, uid, gid, since),
-        )
+        return _last_of(self.root_fd, range(len(names)), partial(self._open_or_make, names, mode, uid, gid, since))
 
     def stat(self, path: bytes) -> FileStat:
         """Return the lstat of ``path``. Raises ``OSError``."""
@@ -256,7 +256,7 @@ class Tree:
 
     def _remove_if_empty(self, path: bytes) -> FileId:
         """Remove one directory; return its inode number, or 0 if it is not empty or does not exist."""
-        if self.held:
+        if self.held.calls:
             self.held.check_moved(path)
         parent, _, name = path.rpartition(b"/")
         try:
@@ -277,7 +277,7 @@ class Tree:
         return inode
 
     def _open_or_make(
-        self, directory_fd: int, names: list[bytes], level: int, mode: int, uid: int, gid: int, since: ImpliedTimes | None
+        self, names: list[bytes], mode: int, uid: int, gid: int, since: ImpliedTimes | None, directory_fd: int, level: int
     ) -> int:
         name = names[level]
         try:
@@ -324,6 +324,6 @@ def _parts(path: bytes) -> Iterator[bytes]:
 def _components(path: bytes) -> list[bytes]:
     """Split a path; raises ``OSError`` if it has empty components, ``.`` or ``..``."""
     names = path.split(b"/") if path else []
-    if any(name in (b"", b".", b"..") for name in names):
+    if not _NO_NAMES.isdisjoint(names):
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
     return names

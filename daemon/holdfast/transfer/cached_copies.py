@@ -100,7 +100,7 @@ class CachedCopies:
             _set_attributes(fetch.fd, directory_fd, target.remote.ownership, info.modified_ns)
             if not is_in_store or fetch.expected is None:  # a check could not, or would not, ask for it
                 note_digest(fetch.fd, digest)
-            self.drop_sidecar(target.path)
+            self.drop_sidecar(target.path, directory_fd)
             with keeping_mtime(directory_fd) if is_in_store else nullcontext():
                 self.store.staging.place(fetch.staged_name, directory_fd, name)
             stat = file_stat(fetch.fd)

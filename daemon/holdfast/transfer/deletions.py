@@ -157,7 +157,7 @@ class Deletions:
         ``""`` if it is not there; a deletion without etag is sent first. A deletion under way is waited for, lest it delete
         the new object; raises ``RemoteError`` if it failed.
         """
-        attempt = await self._claim(path, by_version)
+        attempt = await self._claim(path, by_version) if path in self._pending else None
         self._being_stored.add(path)
         try:
             if attempt is None:

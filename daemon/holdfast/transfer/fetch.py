@@ -100,11 +100,13 @@ class Fetcher:
             fetch.detached = True
 
     async def _run_fetch(self, fetch: PartialFetch) -> None:
+        is_placed = False
         try:
             info = await self._download(fetch)
             if not fetch.detached:
                 try:
                     self.place(fetch, info)
+                    is_placed = True
                 except FileExistsError:
                     fetch.detached = True  # a file has come to be here meanwhile, and it may be unsent
             fetch.finish()
@@ -113,7 +115,7 @@ class Fetcher:
         except OSError as problem:
             self._give_up(fetch, _disk_error(problem))
         finally:
-            if fetch.staged_name:
+            if fetch.staged_name and not is_placed:
                 self.staging.discard(fetch.staged_name)
             if self._fetches.get(fetch.target.path) is fetch:
                 del self._fetches[fetch.target.path]
@@ -135,7 +137,8 @@ class Fetcher:
         first = fetch.next_part()
         assert first is not None
         info = await self._download_part(fetch, first)
-        await self._download_rest(fetch)
+        if fetch.queued_parts:
+            await self._download_rest(fetch)
         if not fetch.has_come:
             raise RemoteUnavailableError(f"GET {fetch.target.key}: parts of it have not come")
         if fetch.fingerprint is None:
@@ -185,7 +188,8 @@ class Fetcher:
         access, parts, arrivals = fetch.target.remote.access, run.left, Arrivals(fetch, run)
         try:
             if len(parts) > 1:
-                await self._take(fetch, parts)
+                if access.downloads.is_limited:
+                    await self._take(fetch, parts)
                 await access.read(read_run, access.store, fetch, run, arrivals.tell)
             else:
                 await self._download_part(fetch, parts.start)
@@ -205,10 +209,12 @@ class Fetcher:
         access = fetch.target.remote.access
         is_whole = fetch.part_range(part) == (0, fetch.known.size_bytes)
         for attempt in range(failed, _TRIES):
-            await self._take(fetch, range(part, part + 1))
+            if access.downloads.is_limited:
+                await self._take(fetch, range(part, part + 1))
             found, info = await self._read_part(fetch, part)
             if fetch.part_checked(part, found, Fingerprint.from_metadata(info.metadata, fetch.known.size_bytes)):
-                self._tell_corrupt(fetch, part, attempt)
+                if attempt:
+                    self._tell_corrupt(fetch, part, attempt)
                 return info
             if is_whole and await self._is_stale(fetch, info, found):
                 return info

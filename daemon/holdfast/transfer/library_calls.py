@@ -64,15 +64,15 @@ class LibraryCalls:
 
         One task looks at all of them: a cancel scope for each takes longer than all else that a call does in the event loop.
         """
-        shortest_seconds = self._request_timeout_seconds * self._requests_in_a_call
+        shortest_seconds = wait_seconds = self._request_timeout_seconds * self._requests_in_a_call
         try:
             while self._running:
-                left = (self._seconds_left(call) for call in self._running)
-                await trio.sleep(max(0.0, min(shortest_seconds, *left)))  # a call that begins meanwhile has as long, too
+                await trio.sleep(wait_seconds)  # a call that begins meanwhile has as long, too
                 for call in [call for call in self._running if self._seconds_left(call) <= 0.0]:
                     self._running.remove(call)
                     self._lost += 1
                     call.give_up()
+                wait_seconds = max(0.0, min([shortest_seconds, *map(self._seconds_left, self._running)]))
         finally:
             self._is_watching = False
 

@@ -25,22 +25,19 @@ class Pace:
 
     def __init__(self, per_second: float = 0.0) -> None:
         self._per_second = per_second
+        self.is_limited = per_second > 0
+        """True if there is a limit. Without one, ``take`` need not be called."""
         self._free_at = 0.0
         self._waiting: list[_Turn] = []
         self._numbers = itertools.count()
         self._turns = 0
         self._changed = trio.Event()
 
-    @property
-    def is_limited(self) -> bool:
-        """True if there is a limit."""
-        return self._per_second > 0
-
     def set_rate(self, per_second: float) -> None:
         """Use another rate from now on, also for those that wait."""
         now = trio.current_time()
         debt = max(0.0, self._free_at - now) * self._per_second
-        self._per_second = per_second
+        self._per_second, self.is_limited = per_second, per_second > 0
         self._free_at = now + debt / per_second if per_second else now
         self._wake()
 

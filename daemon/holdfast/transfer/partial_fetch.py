@@ -44,7 +44,8 @@ class PartialFetch:
         """True while nobody waits for it yet."""
         self._holders = 1
         self._part_bytes = chunk_bytes_for(known.size_bytes)
-        self._queued = deque(range(chunk_count(known.size_bytes)))
+        self._parts = chunk_count(known.size_bytes)
+        self._queued = deque(range(self._parts))
         self._runs: list[PartRun] = []
         self._missing = set(self._queued)
         self._readable: set[int] = set()
@@ -172,7 +173,7 @@ class PartialFetch:
         self._missing.clear()
 
     def _matches(self, part: int, found: Fingerprint, expected: Fingerprint | None) -> bool:
-        if chunk_count(self.known.size_bytes) == 1:
+        if self._parts == 1:
             if expected is not None and expected.digest != found.digest:
                 return False
             self.fingerprint = found

@@ -67,4 +67,4 @@ class ObjectPath:
     @property
     def store_path(self) -> bytes:
         """The object's path in the store's own zone; ``path`` may lie in a working directory instead."""
-        return f"{self.remote.name}/{self.key}".encode()
+        return f"{self.remote.access.name}/{self.key}".encode()

@@ -39,7 +39,8 @@ class RequestTimes:
         if not began_ns:
             return 0.0
         took_ns = time.perf_counter_ns() - began_ns
-        self._latencies.observe(_KINDS.index(kind) * len(_RESULTS) + _result(problem), took_ns)
+        result = _OK if problem is None else _result(problem)
+        self._latencies.observe(_KINDS.index(kind) * len(_RESULTS) + result, took_ns)
         return took_ns / _S
 
     def all(self) -> Iterator[RequestTime]:
@@ -51,10 +52,8 @@ class RequestTimes:
                     yield RequestTime(kind, name, durations)
 
 
-def _result(problem: BaseException | None) -> int:
+def _result(problem: BaseException) -> int:
     match problem:
-        case None:
-            return _OK
         case ObjectMissingError():
             return _MISSING
         case ObjectExistsError():

@@ -33,7 +33,8 @@ class Retry:
     ) -> None:
         self.failures = 0
         self._deadline_seconds = deadline_seconds
-        self._deadline = (trio.current_time() if queued is None else queued.began(thread)) + deadline_seconds
+        began = queued.began(thread) if queued is not None and thread else trio.current_time()
+        self._deadline = began + deadline_seconds
         self._jitter = jitter
         self._queued = queued
         self._thread = thread

@@ -161,13 +161,15 @@ class RemoteAccess:
 
     async def write_once(self, key: str, source: UploadSource, metadata: dict[str, str], create_only: bool) -> ObjectInfo:
         """Call ``RemoteStore.write`` once: only the caller can find out whether a PUT with a lost answer succeeded."""
-        await self.uploads.take(source.size_bytes)
+        if self.uploads.is_limited:
+            await self.uploads.take(source.size_bytes)
         write = partial(self.store.write, create_only=create_only)
         return await self._once("PUT", self._transfers, write, key, source, metadata)
 
     async def replace_once(self, key: str, version: str, source: UploadSource, metadata: dict[str, str]) -> ObjectInfo:
         """Call ``RemoteStore.replace`` once, for the reason that ``write_once`` has."""
-        await self.uploads.take(source.size_bytes)
+        if self.uploads.is_limited:
+            await self.uploads.take(source.size_bytes)
         return await self._once("PUT", self._transfers, self.store.replace, key, version, source, metadata)
 
     async def copy(self, source: str, target: str) -> ObjectInfo:
@@ -195,7 +197,7 @@ class RemoteAccess:
     async def _with_retries(
         self, kind: str, slots: FairSlots, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
-        return await self.retry().run(lambda: self._once(kind, slots, function, *args, **kwargs))
+        return await self.retry().run(partial(self._once, kind, slots, function, *args, **kwargs))
 
     async def _once(
         self, kind: str, slots: FairSlots, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
@@ -211,7 +213,8 @@ class RemoteAccess:
         except (ObjectMissingError, ObjectExistsError):
             self._note(True)
             raise
-        self._note(True)
+        if not self.health.up:
+            self._note(True)
         return result
 
     async def _find_out(self) -> None:
@@ -236,11 +239,9 @@ class RemoteAccess:
             self._note(False, f"no answer within {_ANSWER_SECONDS:g} s")
 
     async def _counted(self, kind: str, slots: FairSlots, function: Callable[[], _T]) -> _T:
-        await self.requests.take(1)
+        if self.requests.is_limited:
+            await self.requests.take(1)
         self._counters.requests[kind] += 1
-        return await self._timed(kind, slots, function)
-
-    async def _timed(self, kind: str, slots: FairSlots, function: Callable[[], _T]) -> _T:
         began_ns = 0
 
         def call() -> _T:

@@ -90,7 +90,7 @@ class Uploader:
             put = partial(remote.access.replace_once, key, replaces, source, metadata)
         else:
             put = partial(remote.access.write_once, key, source, metadata, create_only)
-        upload = Upload(remote.name, key, source.size_bytes)
+        upload = Upload(remote.access.name, key, source.size_bytes)
         self._under_way[id(upload)] = upload
         try:
             info = await remote.access.retry().run(put)

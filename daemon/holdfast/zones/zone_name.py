@@ -20,7 +20,7 @@ class ZoneName:
         zone = place.zone
         path = place.start + name
         kind = NameKind.REPLACEABLE
-        if zone.remote is not None and len(key := zone.key_of(path)) <= LONGEST_KEY_BYTES:
+        if zone.remote is not None and len(key := path[zone.key_start :]) <= LONGEST_KEY_BYTES:
             kind = names.kind_of(key)
         policy = kind.policy
         self.place = place

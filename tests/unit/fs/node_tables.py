@@ -28,4 +28,4 @@ def node_table(
 ) -> NodeTable:
     """Return an empty table that keeps no records."""
     ids: Any = set(reserved)
-    return NodeTable(root, 0, keeper=MagicMock(), reserved=ids, earlier=earlier or NothingEarlier(), left=left, zones={})
+    return NodeTable(root, 0, records=MagicMock(), reserved=ids, earlier=earlier or NothingEarlier(), left=left, zones={})

@@ -217,7 +217,7 @@ def test_the_next_daemon_knows_what_is_held_and_walks_around_it(files: _Files) -
     assert b"d/file" in dict(again.walk(b""))
     later = HeldDirectories(files.notes_fd)
     later.restore(lambda directory: files.calls.begin("probe_directory", [], directory.path or b""))
-    assert not later
+    assert not later.calls
 
 
 def test_what_may_be_held_is_written_down_before_the_call_begins(files: _Files, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,10 @@ class Kernel:
 class HeldByTheKernel(NothingEarlier):
     """The kernel has nodes with any id from an earlier daemon."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_loaded = True
+
     def holds(self, node_id: int) -> bool:
         return True
 
@@ -74,7 +78,8 @@ def made(nodes: NodeTable, tree: Tree, kernel: Kernel) -> Invalidation:
     nothing: Any = None
     store: Any = SimpleNamespace(tree=tree, orphanage=None, implied_times=None)
     directories = Directories(nodes, store, zones, DescriptorCache(nothing), nothing, {})
-    return Invalidation(nodes, directories, store, nothing, nothing, kernel)
+    hot: Any = SimpleNamespace(rename_out=None)
+    return Invalidation(nodes, directories, store, nothing, hot, kernel)
 
 
 def test_a_copy_gets_another_id_while_the_kernel_has_something_gone_with_its_number(tree: Tree, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ class CacheMiss:
                 if arrival.known.size_bytes < self._read_while_arriving_bytes or truncate:
                     with waiting_for("fetch"):
                         await arrival.wait_whole()
-                    if arrival.detached:
+                    if arrival.detached or (node.opened is None and node.backing == arrival.inode):
                         _open_arrival(node, arrival)
                 else:
                     with waiting_for("fetch"):

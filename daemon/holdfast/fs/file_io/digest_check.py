@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import stat as stat_module
 
-from holdfast.fs.file_io.backing_file import open_local
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node, path_of
-from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.fs.inodes.open_file import OpenFile, open_local
 from holdfast.fs.integrity.verifier import Verifier
 from holdfast.system.file_id import FileStat, file_stat
 from holdfast.system.waits import before_waiting

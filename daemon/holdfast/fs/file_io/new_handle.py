@@ -33,17 +33,27 @@ class HandOut:
     _committer: Committer
     _limits: OpenLimits
 
-    def hand_out(self, opened: OpenFile, request: int, caller: Caller, *, changes: bool, executes: bool = False) -> Handle:
+    def hand_out(
+        self,
+        opened: OpenFile,
+        request: int,
+        caller: Caller,
+        *,
+        changes: bool,
+        executes: bool = False,
+        sends: bool | None = None,
+    ) -> Handle:
         """Give the kernel a handle of ``opened``, which counts it already; the reply to ``request`` must follow at once.
 
         ``changes``: this open may change the bytes, or has: by O_TRUNC, which needs no writable descriptor. ``executes``: a
-        program is to run. On an error the kernel gets no handle, and it is no longer counted. Raises ``LimitReachedError``.
+        program is to run. ``sends``: the file is sent (``Committer.sends``); None: not known. On an error the kernel gets no
+        handle, and it is no longer counted. Raises ``LimitReachedError``.
         """
         try:
             if caller.uid and not opened.is_handed_out:
                 self._limits.charge(opened, caller.uid)
             self._passthrough.hand_out(opened, caller.uid, writable=changes)
-            sends_flush = changes and self._committer.sends(opened)
+            sends_flush = changes and (self._committer.sends(opened) if sends is None else sends)
             if sends_flush:
                 note_writer(opened, caller.pid)
             self._handles.opened(opened, request, writes=changes, executes=executes)

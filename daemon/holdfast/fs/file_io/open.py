@@ -6,25 +6,27 @@ node's lock. Code between two awaits is atomic.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from functools import partial
 
 from holdfast.errors import WriteOnceError
-from holdfast.fs.file_io.backing_file import open_local
 from holdfast.fs.file_io.cache_miss import TRIES, changes_too_fast
 from holdfast.fs.file_io.local_files import LocalFiles
 from holdfast.fs.file_io.new_handle import Handle, HandOut
 from holdfast.fs.file_io.open_files import OpenFiles
 from holdfast.fs.file_io.prefetch import Prefetcher
 from holdfast.fs.file_io.separation import Separation
-from holdfast.fs.file_io.text_busy import check_not_executed, executes
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.fs.inodes.open_file import OpenFile, open_local
 from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.index import EntryState
+
+_FMODE_EXEC = 0x20
+"""The flag of execve(2)'s open of a program, and of its release (linux/fs.h). open(2) takes it from nobody."""
 
 
 class Opening:
@@ -65,7 +67,7 @@ class Opening:
             self._admission.check_may_grow(node)
         before = node.backing
         opened = await self.acquire(node, flags, thread=caller.pid)
-        if node.backing != before:
+        if caller.uid and node.backing != before:
             self._check_fetched(opened, flags, caller)
         return self._handing_out.hand_out(opened, request, caller, changes=changes, executes=executes(flags))
 
@@ -86,7 +88,7 @@ class Opening:
             if changes:
                 self._note_unsent(opened)
             if flags & os.O_TRUNC:
-                check_not_executed(opened, flags)
+                _check_not_executed(opened, flags)
                 await self._files.truncate(opened, 0)
         except BaseException:
             self._files.release(opened)
@@ -210,6 +212,20 @@ class Opening:
         """Say whether the node's bytes are unsent, because sending them failed or has not begun."""
         entry = self._entries.get(node.backing) if node.backing else None
         return entry is not None and entry.state is EntryState.DIRTY
+
+
+def executes(flags: int) -> bool:
+    """Say whether an open with these flags, or its release, is that of a program that runs."""
+    return bool(flags & _FMODE_EXEC)
+
+
+def _check_not_executed(opened: OpenFile, flags: int) -> None:
+    """Raise ETXTBSY if a read-only open with these flags would truncate a running program.
+
+    The kernel looks after all other opens; on a FUSE file system it checks this one only after it has truncated.
+    """
+    if opened.programs and flags & os.O_ACCMODE == os.O_RDONLY:
+        raise OSError(errno.ETXTBSY, os.strerror(errno.ETXTBSY))
 
 
 def _changes(flags: int) -> bool:

@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from holdfast.fs.file_io.backing_file import open_local
 from holdfast.fs.file_io.handle_table import HandleTable
 from holdfast.fs.file_io.open_limits import OpenLimits
 from holdfast.fs.file_io.passthrough import Passthrough
@@ -19,7 +18,7 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.attributes import NamelessStat, Stat, of_file
 from holdfast.fs.inodes.hot_files import LONG_PATIENCE_SECONDS
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.open_file import OpenFile, without_privileges
+from holdfast.fs.inodes.open_file import OpenFile, open_local, without_privileges
 from holdfast.fs.remote_view.object_times import ObjectTimes
 from holdfast.store import QUICKLY_FREED_BYTES
 from holdfast.system.file_id import file_stat
@@ -125,11 +124,12 @@ class OpenFiles:
             return
         if opened.stamp is not None:
             self._writes.end(opened)
-        self._passthrough.end(opened)
-        self._handles.closed(opened)
+        if opened.is_handed_out:
+            self._passthrough.end(opened)
+            self._handles.closed(opened)
         if opened.charged_uid:
             self._limits.refund(opened)
-        is_named = node.is_named
+        is_named = node.parent is not None
         if not is_named:
             self._orphanage.release(opened.inode)
         if opened.writes or not is_named:

@@ -92,4 +92,4 @@ class Passthrough:
 
     def _is_polled(self, opened: OpenFile) -> bool:
         """Say whether the file is read faster through the daemon."""
-        return self._policy.is_polled_while_read(opened.node) and os.fstat(opened.fd).st_size >= _LONG_BYTES
+        return os.fstat(opened.fd).st_size >= _LONG_BYTES and self._policy.is_polled_while_read(opened.node)

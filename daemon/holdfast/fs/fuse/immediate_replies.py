@@ -17,18 +17,18 @@ from typing import Any
 from holdfast.capacity import Room
 from holdfast.fs.file_io.flush_filter import closes_inherited
 from holdfast.fs.file_io.new_handle import Handle
-from holdfast.fs.file_io.text_busy import executes
+from holdfast.fs.file_io.open import executes
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse import wire_format
 from holdfast.fs.fuse.error_replies import errno_of
 from holdfast.fs.fuse.fsync_threads import Syncs
-from holdfast.fs.fuse.handle_numbers import changes_nothing, handle_of, node_of
 from holdfast.fs.fuse.later_replies import LaterReplies
 from holdfast.fs.fuse.operation_times import OperationTimes, name_of
 from holdfast.fs.fuse.readdir_replies import ReaddirReplies
 from holdfast.fs.fuse.request_observer import Request
 from holdfast.fs.fuse.request_turns import Turns
+from holdfast.fs.fuse.wire_format import changes_nothing, handle_of, node_of
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.lookup import Found
@@ -47,7 +47,8 @@ _OPEN_FLAGS = {
 _MOST_CALLERS = 64
 """The number of callers that are kept at hand: most requests come from a few threads, and from the kernel itself."""
 _CHANGES_NAMES = {Opcode.LINK, Opcode.RENAME, Opcode.RENAME2}
-"""The requests that can't be tried again if the disk turns out to be full. That of the new name is the directory's."""
+"""The requests that can't be tried again once the disk turns out to be full. No file's name comes to another disk, so the
+room is that on the disk of the directory which the request is about."""
 _Operation = Callable[[Node, bytes, Caller], Coroutine[Any, Any, Answer]]
 _Method = Callable[[int, bytes, Caller], Answer]
 
@@ -152,7 +153,8 @@ class ImmediateReplies:
         return await self._create(self._nodes.get(request.node_id), request.body, request.caller)
 
     def _room(self, directory_id: int) -> Room:
-        return self._rooms.on(self._directories.disk_number(self._nodes.get(directory_id)))
+        is_spread = self._directories.is_spread
+        return self._rooms.on(self._directories.disk_number(self._nodes.get(directory_id)) if is_spread else 0)
 
     def _new_caller(self, uid: int, gid: int, pid: int) -> Caller:
         if len(self._callers) >= _MOST_CALLERS:
@@ -186,9 +188,8 @@ class ImmediateReplies:
     async def _create(self, directory: Node, body: bytes, caller: Caller) -> Answer:
         flags, mode, _, _ = wire_format.CREATE.unpack_from(body)
         name = body[wire_format.CREATE.size : -1]
-        node, stat, handle = await self._files.creation.file(directory, name, mode, flags, self._request, caller)
-        node.lookups += 1
-        return wire_format.entry(node.id, stat, self._files.lookup.seconds(node)) + _opened(handle)
+        found, handle = await self._files.creation.file(directory, name, mode, flags, self._request, caller)
+        return _entry(found) + _opened(handle)
 
     async def _mkdir(self, directory: Node, body: bytes, caller: Caller) -> Answer:
         mode = wire_format.MKDIR.unpack_from(body)[0] & 0o7777
@@ -301,7 +302,7 @@ def _opened(handle: Handle, drop: int = 0) -> bytes:
     """Return the body of the reply to OPEN, or the second half of that to CREATE, without the open flags ``drop``."""
     opened = handle.opened
     flags = _OPEN_FLAGS[opened.backing_id is not None, handle.sends_flush] & ~drop
-    return wire_format.opened(handle_of(opened.node, changes=handle.changes), flags, opened.backing_id)
+    return wire_format.opened(handle_of(opened.node, changes=handle.changes), flags, opened.backing_id or 0)
 
 
 def _entry(found: Found) -> bytes:

@@ -59,7 +59,7 @@ class KernelNotifier:
 
     def attributes_changed(self, node_id: int) -> None:
         """Invalidate the kernel's cached attributes of a node."""
-        self.knows(node_id)
+        self._notify(node_id, _ATTRIBUTES_ONLY)
 
     def knows(self, node_id: int) -> bool:
         """Say whether the kernel has a node with this id, by invalidating its attributes."""
@@ -79,8 +79,8 @@ class KernelNotifier:
         if not self._is_mounted:
             return False
         try:
-            if self.connection.device >= 0:  # not by libfuse, which refuses it until the first request
-                os.write(self.connection.device, inode_notice(node_id, offset))
+            if (device := self.connection.device) >= 0:  # not by libfuse, which refuses it until the first request
+                os.write(device, inode_notice(node_id, offset))
             else:
                 pyfuse3.invalidate_inode(node_id, attr_only=offset < 0)
         except FileNotFoundError:

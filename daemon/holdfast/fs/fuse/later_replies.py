@@ -49,6 +49,7 @@ class LaterReplies:
             answer = errno_of(problem, name_of(observation.opcode), self._counters)
         if isinstance(answer, int):
             self._connection.reply(request, answer)
+            observation.end(answer)
         else:
             self._connection.reply(request, 0, answer)
-        observation.end(errno_in(observation.opcode, answer))
+            observation.end(errno_in(observation.opcode, answer))

@@ -16,16 +16,15 @@ from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.entry_attributes import attributes_of, directory_entry, entry_of
 from holdfast.fs.fuse.error_replies import replies
-from holdfast.fs.fuse.handle_numbers import changes_nothing, handle_of, listing_flags, node_of
 from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.fs.fuse.request_turns import Turns
+from holdfast.fs.fuse.wire_format import changes_nothing, handle_of, listing_flags, node_of
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.replay import Attempt
 from holdfast.fs.namespace.attr_ops import Changes
 from holdfast.fs.namespace.listing import dots
-from holdfast.fs.namespace.lookup import Found
 from holdfast.kernel import Connection, Fallocation, OpenFlag
 from holdfast.telemetry import Counters
 
@@ -48,7 +47,7 @@ class Operations(pyfuse3.Operations):
         super().__init__()
         self._connection = connection
         self._files = files
-        self._nodes = base.nodes
+        self._nodes, self._node = base.nodes, base.nodes.get
         self._directories = base.directories
         self._invalidation = base.invalidation
         self._rooms = base.rooms
@@ -85,9 +84,9 @@ class Operations(pyfuse3.Operations):
         parent = self._node(parent_inode)
         create = partial(self._files.creation.file, parent, name, mode, flags, request, _caller(ctx), attempt)
         async with self._turns.names.of(ctx.uid):
-            node, stat, handle = await self._room(parent).with_room(create)
+            found, handle = await self._room(parent).with_room(create)
         self._answer(request, handle)
-        return FileInfo(fh=handle_of(node, changes=True)), entry_of(Found(node, stat, self._files.lookup.seconds(node)))
+        return FileInfo(fh=handle_of(found.node, changes=True)), entry_of(found)
 
     @replies
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
@@ -320,9 +319,6 @@ class Operations(pyfuse3.Operations):
     def _drops_privileges(self) -> bool:
         """Say whether the request clears set-id bits. Call it before the first await."""
         return self._connection.drops_privileges() or not self._connection.tells_privileges
-
-    def _node(self, inode: int) -> Node:
-        return self._nodes.get(inode)
 
     def _room(self, node: Node) -> Room:
         """Return the room on the disk that a file, or what is in a directory, is on."""

@@ -16,10 +16,10 @@ import trio
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse import wire_format
-from holdfast.fs.fuse.handle_numbers import listing_flags
 from holdfast.fs.fuse.later_replies import LaterReplies
 from holdfast.fs.fuse.request_observer import Request
 from holdfast.fs.fuse.request_turns import RequestTurns
+from holdfast.fs.fuse.wire_format import listing_flags
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.listing import Bare, dots
 from holdfast.fs.namespace.lookup import Found
@@ -57,7 +57,7 @@ class ReaddirReplies:
         """Answer OPENDIR."""
         self._listings.open(node)
         flags = listing_flags(node, is_ours=self._directories.is_ours(node))
-        return wire_format.opened(node.id, flags, None)
+        return wire_format.opened(node.id, flags, 0)
 
     def read(self, request: Request, node: Node, offset: int, size_bytes: int) -> bytes | bool:
         """Answer READDIR. Returns True if the reply comes later."""

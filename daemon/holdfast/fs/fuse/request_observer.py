@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, TypeVar
 from holdfast.errors import HoldfastError
 from holdfast.fs.fuse import wire_format
 from holdfast.fs.fuse.execution import executed
-from holdfast.fs.fuse.handle_numbers import node_of
 from holdfast.fs.fuse.operation_times import OperationTimes, name_of
+from holdfast.fs.fuse.wire_format import node_of
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node, path_of
@@ -108,26 +108,7 @@ class RequestObserver:
                 return Subject(node, _below(path, name))
         return Subject(node, path)
 
-    def keep_slow(
-        self, operation: str, subject: Subject, caller: tuple[int, int], duration_ns: int, errno: int, notes: Notes
-    ) -> None:
-        """Keep a request that took long."""
-        self.slow.add(self._observed(operation, subject, caller, duration_ns, errno, 0, notes))
-
-    def publish(
-        self,
-        operation: str,
-        subject: Subject,
-        caller: tuple[int, int],
-        duration_ns: int,
-        errno: int,
-        data_bytes: int,
-        notes: Notes,
-    ) -> None:
-        """Show a request that has its reply to those who watch. ``caller`` is pid and uid."""
-        self.feed.publish(self._observed(operation, subject, caller, duration_ns, errno, data_bytes, notes))
-
-    def _observed(
+    def observed(
         self,
         operation: str,
         subject: Subject,
@@ -137,6 +118,7 @@ class RequestObserver:
         data_bytes: int,
         notes: Notes,
     ) -> Observed:
+        """Return what is shown of a request that has its reply. ``caller`` is pid and uid."""
         node = subject.node
         zone = self.times.zone_name(node.zone if node is not None else 0)
         is_object = operation == "open" and not errno and node is not None and self._is_object(node)
@@ -174,7 +156,7 @@ class RequestObserver:
         answer = self._answers(opcode, unique, node_id, uid, gid, pid, body)
         if answer is not None and answer is not True:
             took_ns = time.perf_counter_ns() - began
-            self.publish(name_of(kind), subject, (pid, uid), took_ns, errno_in(kind, answer), 0, Notes())
+            self.feed.publish(self.observed(name_of(kind), subject, (pid, uid), took_ns, errno_in(kind, answer), 0, Notes()))
         return answer
 
     def _subject_of(self, kind: Opcode, node_id: int, body: bytes) -> Subject:
@@ -228,12 +210,16 @@ class Observation:
         """Note that the request has its reply: count it, keep it if it was slow, show it to those who watch."""
         self.notes.thread = 0  # by now it may wait for something else; what the request has begun, as a fetch, goes on
         duration_ns = time.perf_counter_ns() - self._began_ns
-        operation = name_of(self.opcode)
-        self._observer.times.observe(self.opcode, self._zone, duration_ns)
+        observer = self._observer
+        observer.times.observe(self.opcode, self._zone, duration_ns)
+        if duration_ns < SLOW_NS and self._subject is None:
+            return
+        subject = self._subject or self._find_subject()
+        shown = observer.observed(name_of(self.opcode), subject, self._caller, duration_ns, errno, data_bytes, self.notes)
         if duration_ns >= SLOW_NS:
-            self._observer.keep_slow(operation, self._find_subject(), self._caller, duration_ns, errno, self.notes)
+            observer.slow.add(shown)
         if self._subject is not None:
-            self._observer.publish(operation, self._subject, self._caller, duration_ns, errno, data_bytes, self.notes)
+            observer.feed.publish(shown)
 
 
 def errno_in(opcode: Opcode, answer: bytes | int) -> int:

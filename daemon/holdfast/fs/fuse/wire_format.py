@@ -1,4 +1,6 @@
-"""Bodies of FUSE requests and replies in the wire format, for those answered past pyfuse3.
+"""Bodies of FUSE requests and replies in the wire format, for those answered past pyfuse3, and the numbers of handles.
+
+A handle is its node's id, so that a daemon that did not open the file understands it.
 
 Source: ``include/uapi/linux/fuse.h`` of Linux 6.9, protocol 7.40. Numbers are in native byte order.
 """
@@ -10,17 +12,18 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 
 from holdfast.fs.inodes.attributes import Stat
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.attr_ops import Changes
 from holdfast.fs.namespace.listing import Bare
 from holdfast.kernel import NATIVE_MODULE, OpenFlag
 
 _BodyOfStat = Callable[[int, Stat, float], bytes]
 """A function of a node's id, its attributes and seconds."""
+_READ_ONLY = 1 << 63
 _NS = 1_000_000_000
 _LONGEST_NAME = 255
 _ENTRY_HEAD = Struct("=QQQQII")
 _ATTRIBUTES_BYTES = 88
-_OPENED = Struct("=QIi")
 _DIRECTORY_ENTRY = Struct("=QQII")
 _PADDING = [bytes(-length % 8) for length in range(8)]
 _FORGOTTEN = Struct("=QQ")
@@ -31,6 +34,8 @@ entry: _BodyOfStat = NATIVE_MODULE.entry
 """Return a ``fuse_entry_out``: for so many seconds the kernel may cache the name and the attributes."""
 attributes: _BodyOfStat = NATIVE_MODULE.attributes
 """Return a ``fuse_attr_out``."""
+opened: Callable[[int, int, int], bytes] = Struct("=QIi").pack
+"""Return a ``fuse_open_out``, of a handle, flags and a backing id (0: none)."""
 NODE = Struct("=Q")
 """The first field of LINK (the node), RENAME (the new parent), FLUSH (the handle), and FORGET (lookups)."""
 RENAME2 = Struct("=QI4x")
@@ -58,11 +63,6 @@ def no_entry(seconds: float) -> bytes:
     whole = int(seconds)
     ns = int((seconds - whole) * _NS)
     return _ENTRY_HEAD.pack(0, 0, whole, 0, ns, 0) + bytes(_ATTRIBUTES_BYTES)
-
-
-def opened(handle: int, flags: OpenFlag | int, backing_id: int | None) -> bytes:
-    """Return a ``fuse_open_out``."""
-    return _OPENED.pack(handle, flags, backing_id or 0)
 
 
 def directory_entry(entry: Bare) -> bytes:
@@ -106,3 +106,25 @@ def changes(body: bytes) -> Changes | None:
         atime_ns=accessed * _NS + accessed_ns if valid & _ATIME else None,
         mtime_ns=modified * _NS + modified_ns if valid & _MTIME else None,
     )
+
+
+def handle_of(node: Node, *, changes: bool) -> int:
+    """Return the handle for an open of ``node``, which ``changes`` its bytes or may do so."""
+    return node.id | (0 if changes else _READ_ONLY)
+
+
+def node_of(handle: int) -> int:
+    """Return the node id of a handle."""
+    return handle & ~_READ_ONLY
+
+
+def changes_nothing(handle: int) -> bool:
+    """Say whether the open behind the handle can change nothing and has not, so that its close has nothing to send."""
+    return handle & _READ_ONLY != 0
+
+
+def listing_flags(node: Node, *, is_ours: bool) -> OpenFlag:
+    """Return the flags for an open of a directory. The kernel may cache its listing if only this daemon changes it."""
+    kept = OpenFlag.NONE if node.cache_is_stale else OpenFlag.KEEP_CACHE
+    node.cache_is_stale = False
+    return OpenFlag.CACHE_DIRECTORY | kept if is_ours else OpenFlag.NONE

@@ -7,23 +7,24 @@ store has no backing directory until something is created in it.
 from __future__ import annotations
 
 import errno
+import math
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import trio
 
 from holdfast.errors import NoSuchEntryError
 from holdfast.fs.inodes.attributes import Stat, of_store_directory
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
-from holdfast.fs.inodes.growth import Growth
 from holdfast.fs.inodes.node import MOST_LEVELS, Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.store import StoreDirectory, advance_mtime
 from holdfast.system.file_id import FileStat, file_stat
 from holdfast.transfer import Ownership
-from holdfast.zones import ZoneMap, ZonePath
+from holdfast.zones import ZoneMap, ZonePath, is_at_or_below
 
 _SHORT_PATH_BYTES = 4096
 """The length up to which paths are kept with their nodes."""
@@ -35,6 +36,16 @@ _LONGEST_PATH_BYTES = 1 << 17
 _LEVELS_KEPT_OPEN = 16
 """The number of levels at the end of a path whose descriptors are kept open. All of a deep one would close everybody's."""
 _MOST_SERVED = 1024
+
+
+class Watch:
+    """A watch on the directory at ``path`` (of the tree). ``has_grown``: an entry has been made in it, or below it."""
+
+    __slots__ = ("has_grown", "path")
+
+    def __init__(self, path: bytes) -> None:
+        self.path = path
+        self.has_grown = False
 
 
 class Directories:
@@ -56,15 +67,19 @@ class Directories:
         self._tree = store.tree
         self._zones = zones
         self._descriptors = descriptors
+        self.close = descriptors.close
         self._ttl = ttl
         self._owners = owners
         self.implied_times = store.implied_times
         """The times of a store's directories that only objects imply."""
         self._served_until: dict[int, float] = {}
-        """The trio times at which to renew what the C module answers, by node id of directories that are being written."""
+        """The trio times at which to renew what the C module answers, by node id of directories that are being written.
+
+        Never, for those that are no store's."""
         self._epoch = 0
         self._with_long_path: deque[Node] = deque()
-        self.growth = Growth()
+        self._watches: list[Watch] = []
+        """The directories that are being walked through: nearly always none."""
         self.is_spread = self._tree.is_spread
         """True if directories may be on different disks."""
 
@@ -157,7 +172,7 @@ class Directories:
 
     def _opened(self, node: Node) -> int:
         """Open the directories from the nearest one that is open down to ``node``; return the last descriptor."""
-        if self._tree.held:
+        if self._tree.held.calls:
             self._tree.held.check(path_of(node) or b"")
         left: list[Node] = []
         fd = None
@@ -198,14 +213,27 @@ class Directories:
         """Return the descriptor of a directory that is about to change. Creates the backing directory if there is none."""
         if node.backing == 0:
             self._make(node)
-        if self.growth.watches:
-            self.growth.note(self.place(node).path)
+        if self._watches:
+            path = self.place(node).path
+            for watch in self._watches:
+                watch.has_grown = watch.has_grown or is_at_or_below(path, watch.path)
         return self.changing_descriptor(node)
+
+    @contextmanager
+    def watched(self, path: bytes) -> Iterator[Watch]:
+        """Watch the directory at ``path`` until the block is left: whoever walks through it would miss some new entries."""
+        watch = Watch(path)
+        self._watches.append(watch)
+        try:
+            yield watch
+        finally:
+            self._watches.remove(watch)
 
     def changing_descriptor(self, node: Node) -> int:
         """Return the descriptor of a directory with a backing directory in which names are about to change."""
         fd = self.descriptor(node)
-        if self.place(node).zone.is_store and (now := trio.current_time()) > self._served_until.get(node.id, 0.0):
+        until = self._served_until.get(node.id, 0.0)
+        if until < math.inf and (now := trio.current_time()) > until:
             self._serve_writer(node, fd, now)
         return fd
 
@@ -213,7 +241,11 @@ class Directories:
         """Let requests about a store's directory in which names change here be answered from its descriptor for a while."""
         if len(self._served_until) > _MOST_SERVED:
             self._served_until.clear()
-        seconds = self.seconds(node)
+        place = self.place(node)
+        if not place.zone.is_store:
+            self._served_until[node.id] = math.inf
+            return
+        seconds = self._ttl.in_kernel(place)
         self._served_until[node.id] = now + seconds / 2
         self._descriptors.serve_for_a_while(node.id, fd, seconds, node.zone)
 
@@ -221,8 +253,10 @@ class Directories:
         """Return the lstat of an entry in the tree; None if it does not exist."""
         if directory.backing == 0:
             return None
+        cache = self._descriptors
+        fd = cache.last_fd if directory.id == cache.last_id else self.descriptor(directory)
         try:
-            return file_stat(name, dir_fd=self.descriptor(directory), follow_symlinks=False)
+            return file_stat(name, dir_fd=fd, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
@@ -254,14 +288,11 @@ class Directories:
     def renamed(self) -> None:
         """Invalidate all cached paths, because a directory was renamed."""
         self._epoch += 1
+        self._served_until.clear()
 
     def forget(self, node: Node) -> None:
         """Close the descriptor of a removed directory."""
         self._descriptors.forget(node.id)
-
-    def close(self) -> None:
-        """Close all descriptors."""
-        self._descriptors.close()
 
     def _make(self, node: Node) -> None:
         """Create the backing directory of a directory that exists only in the store."""

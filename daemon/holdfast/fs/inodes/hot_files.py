@@ -91,7 +91,7 @@ class HotFiles:
     def of(self, inode: FileId) -> OpenFile | None:
         """Return the open file ``inode`` if it is hot. Raises ``FileBusyError`` for a closed one on which a call is late."""
         node = self._nodes.of_backing(inode)
-        if node is None and not self._late:  # nearly always
+        if (node is None or node.opened is None) and not self._late:  # nearly always
             return None
         return self.of_node(node, inode)
 
@@ -124,15 +124,11 @@ class HotFiles:
         hot = self.of(inode)
         if hot is not None:
             await self.call(hot, "probe", [])
-        elif (written := self._written(inode)) is not None:
+        elif (written := self.written(self._nodes.of_backing(inode))) is not None:
             await self._wait_written(written.fd)
 
-    def is_written(self, inode: FileId) -> bool:
-        """Say whether threads of the daemon write to the file: then ``settle`` waits, also if it is not hot."""
-        return self._written(inode) is not None
-
-    def _written(self, inode: FileId) -> OpenFile | None:
-        node = self._nodes.of_backing(inode)
+    def written(self, node: Node | None) -> OpenFile | None:
+        """Return the open file of a node if threads of the daemon write to it: then ``settle`` waits, hot or not."""
         opened = None if node is None else node.opened
         return opened if opened is not None and self._writes.is_written(opened.fd) else None
 

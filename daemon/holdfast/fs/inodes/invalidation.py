@@ -36,6 +36,7 @@ class Invalidation:
         self._unlinks = unlinks
         self._orphanage = store.orphanage
         self._hot = hot
+        self.rename_out = hot.rename_out
         self._content_changed = kernel.content_changed
         self._invalidate_content = kernel.invalidate_content
         self.attributes_changed = kernel.attributes_changed
@@ -79,12 +80,6 @@ class Invalidation:
             self._orphanage.take(directory_fd, name, inode)
         else:
             os.unlink(name, dir_fd=directory_fd)
-
-    def rename_out(
-        self, inode: FileId, source_fd: int, old: bytes, target_fd: int, new: bytes, then: Callable[[], None]
-    ) -> None:
-        """Move a file, open or not, out of the tree, to a new name. Raises ``FileBusyError``; ``then`` as above."""
-        self._hot.rename_out(inode, source_fd, old, target_fd, new, then)
 
     def file_placed(self, path: bytes, stat: FileStat) -> None:
         """Note that the object at ``path`` got a backing file, and that its parent directories exist too."""

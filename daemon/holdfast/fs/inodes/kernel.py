@@ -17,7 +17,7 @@ class DirectoryReplies(Protocol):
         ``attributes.of_store_directory`` has them, and only for ``seconds``.
         """
 
-    def stop_serving(self, node: int) -> None:
+    def stop_serving(self, node: int, /) -> None:
         """Stop answering from the directory's descriptor. Does nothing if it was not served."""
 
 
@@ -39,7 +39,7 @@ class BackingFiles(Protocol):
         Nobody is told of a write.
         """
 
-    def stop_serving(self, node: int) -> None:
+    def stop_serving(self, node: int, /) -> None:
         """Serve the file no longer."""
 
     def hold_writes(self, held: bool, /) -> None:

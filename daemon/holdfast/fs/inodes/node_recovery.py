@@ -42,7 +42,8 @@ class NodeRecovery:
         self._orphan_inodes = orphan_inodes
         self._stat = stat
         self._is_in_kernel = is_in_kernel
-        self._is_loaded = False
+        self.is_loaded = False
+        """True after a takeover. Without one, ``holds``, ``node_left`` and ``node_made`` need not be called."""
         self._names: Names = {}
         self._records: dict[int, NodeRecord] = {}
         self._ids: dict[FileId, int] = {}
@@ -66,7 +67,7 @@ class NodeRecovery:
 
         What the kernel has forgotten is not made, except for the ids ``in_use``.
         """
-        self._is_loaded = True
+        self.is_loaded = True
         self._names = names
         self._records = dict(self._session_records.nodes())
         self._ids = {record.backing: node_id for node_id, record in self._records.items() if record.backing}
@@ -80,16 +81,16 @@ class NodeRecovery:
 
     def holds(self, node_id: int) -> bool:
         """Say whether the kernel has a node with this id, which is not in the table."""
-        return self._is_loaded and self._is_in_kernel(node_id)
+        return self.is_loaded and self._is_in_kernel(node_id)
 
     def node_left(self, node: Node) -> None:
         """Remember the current names of a node that leaves the table."""
-        if self._is_loaded and node.id == node.backing:
+        if self.is_loaded and node.id == node.backing:
             self._names[node.backing] = [(parent.backing, name) for parent, name in node.names()]
 
     def node_made(self, table: NodeTable, node: Node) -> None:
         """Add what the kernel may have of a node that was made for one of its names: other names, and pages."""
-        names = self._names.get(node.backing, ()) if self._is_loaded else ()
+        names = self._names.get(node.backing, ()) if self.is_loaded else ()
         node.cache_is_stale = bool(names)
         if len(names) > 1:
             for parent, name in self._still(table, node.backing):
@@ -100,7 +101,7 @@ class NodeRecovery:
 
         The directories above it are found first, the topmost before the others.
         """
-        if not self._is_loaded:
+        if not self.is_loaded:
             return None
         left, seen = [node_id], {node_id}
         while True:

@@ -14,7 +14,7 @@ Invariants:
 The table belongs to the event loop; every change is made between two awaits.
 
 Ids outlive the daemon, because the kernel keeps using them. An id that is an inode number is recovered from the tree; all
-others are recorded (``NodeStore``). The kernel's reference counts are not recorded: see ``forget``.
+others are recorded. The kernel's reference counts are not recorded: see ``forget``.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ import trio
 from holdfast.digest import position_of
 from holdfast.errors import SessionFullError, StaleNodeError
 from holdfast.fs.inodes.node import ROOT_ID, Node, path_of
+from holdfast.session import NodeRecord, SessionRecords
 from holdfast.system.file_id import NO_FILE, FileId
 
 if TYPE_CHECKING:
     from holdfast.fs.inodes.node_recovery import NodeRecovery
-    from holdfast.fs.inodes.node_store import NodeStore
     from holdfast.fs.inodes.pending_unlinks import RecentInodes
 
 _log = logging.getLogger("holdfast.fs")
@@ -58,7 +58,7 @@ class NodeTable:
         root_inode: FileId,
         run: int,
         *,
-        keeper: NodeStore,
+        records: SessionRecords,
         reserved: RecentInodes,
         earlier: NodeRecovery,
         left: Callable[[Node], None],
@@ -74,11 +74,14 @@ class NodeTable:
         self.moved: dict[FileId, int] = {root_inode: ROOT_ID}
         """The id of each node whose id is not the inode number of its backing file, by that number."""
         self._by_path: dict[bytes, Node] = {}
+        self.of_path = self._by_path.get
+        """Return the node without a backing file at this path, if there is one."""
         self._awaited_count = sys.maxsize
         self._has_more = trio.Event()
         self._spare = itertools.count(_SPARE_RANGE + run * _SPARE_IDS)
         self._left = left
-        self._keeper = keeper
+        self._records = records
+        self._drop_record = records.drop
         self._reserved = reserved
         self._earlier = earlier
 
@@ -130,15 +133,16 @@ class NodeTable:
     def keep_nameless(self, node: Node) -> None:
         """Record what was removed and is still in use, as a process's current directory is: nothing else may get its id."""
         with suppress(SessionFullError):
-            self._keeper.keep(node)
+            self._keep(node)
+
+    def _keep(self, node: Node) -> None:
+        """Write or update the record of a node."""
+        parent, name = (node.parent.id, node.name) if node.parent is not None else (0, b"")
+        self._records.keep(node.id, NodeRecord(node.backing, node.is_directory, parent, name))
 
     def id_of(self, inode: FileId) -> int:
         """Return the id of the backing file ``inode``, from the table or from an earlier daemon."""
         return self.moved.get(inode, inode)
-
-    def of_path(self, path: bytes) -> Node | None:
-        """Return the node without a backing file at ``path``, if there is one."""
-        return self._by_path.get(path)
 
     def begin(self, inode: FileId) -> None:
         """Make a new file's number free: a node of an older file with the same number loses its names and the file.
@@ -146,7 +150,7 @@ class NodeTable:
         If the kernel still has the older one, by an id of an earlier daemon's, the new file gets another id.
         """
         node = self.of_backing(inode)
-        if node is None and inode not in self._nodes and self._earlier.holds(inode):
+        if node is None and self._earlier.is_loaded and inode not in self._nodes and self._earlier.holds(inode):
             self.keep_nameless(self.inherit(inode, NO_FILE, False, []))
         if node is not None:
             _log.error("the file of node %d is gone, and the node was not told", node.id)
@@ -164,8 +168,9 @@ class NodeTable:
             self._entered(node, parent, name)
             if node_id != inode:
                 self.moved[inode] = node.id
-                self._keeper.keep(node)
-            self._earlier.node_made(self, node)
+                self._keep(node)
+            if self._earlier.is_loaded:
+                self._earlier.node_made(self, node)
         else:
             self.add_name(node, parent, name)
         return node
@@ -187,7 +192,7 @@ class NodeTable:
                 node_id = next(self._spare)
             node = self._nodes[node_id] = self._by_path[path] = Node(node_id, parent, name, NO_FILE, is_directory)
             self._entered(node, parent, name)
-            self._keeper.keep(node)
+            self._keep(node)
         return node
 
     def inherit(self, node_id: int, backing: FileId, is_directory: bool, names: list[tuple[Node, bytes]]) -> Node:
@@ -224,21 +229,21 @@ class NodeTable:
         node.cache_is_stale = node.opened is None or node.opened.inode != inode
         if node.id != inode:
             self.moved[inode] = node.id
-            self._keeper.keep(node)
+            self._keep(node)
         else:
-            self._keeper.drop(node.id)
+            self._drop_record(node.id)
 
     def unbind(self, node: Node) -> None:
         """Detach a node's backing file."""
         if self.moved.get(node.backing) == node.id:
             del self.moved[node.backing]
         node.backing = NO_FILE
-        self._keeper.drop(node.id)
+        self._drop_record(node.id)
 
     def to_path(self, node: Node, path: bytes) -> None:
         """Register a named node that has lost its file under ``path``: it now exists only in the store."""
         self._by_path[path] = node
-        self._keeper.keep(node)
+        self._keep(node)
 
     def add_name(self, node: Node, parent: Node, name: bytes) -> None:
         """Add a name to a node. Does nothing if the node has it."""
@@ -277,7 +282,7 @@ class NodeTable:
         node = self._by_path.pop(path, None)
         if node is not None and node.parent is not None:
             parent, node.parent = node.parent, None
-            self._keeper.drop(node.id)
+            self._drop_record(node.id)
             self._abandoned(parent)
         return node
 
@@ -323,13 +328,14 @@ class NodeTable:
 
     def _remove(self, node: Node) -> None:
         del self._nodes[node.id]
-        self._keeper.drop(node.id)
+        self._drop_record(node.id)
         if self.moved.get(node.backing) == node.id:
             del self.moved[node.backing]
         path = path_of(node)
         if path is not None and self._by_path.get(path) is node:
             del self._by_path[path]
-        self._earlier.node_left(node)
+        if self._earlier.is_loaded:
+            self._earlier.node_left(node)
         self._left(node)
 
     def _abandoned(self, directory: Node) -> None:

@@ -7,16 +7,19 @@ enforces this).
 
 from __future__ import annotations
 
+import errno
 import os
 import stat as stat_module
 from dataclasses import InitVar, dataclass, field
 
-from holdfast.errors import CorruptEntryError
+from holdfast.errors import CorruptEntryError, StaleNodeError
+from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.node import Node
 from holdfast.system.file_id import FileId, FileStat, file_stat
 from holdfast.transfer import PartialFetch
 
 _PRIVILEGED_BITS = stat_module.S_ISUID | stat_module.S_ISGID
+_CAN_NOT_WRITE = (errno.EPERM, errno.EACCES, errno.ETXTBSY, errno.EROFS)
 
 
 def without_privileges(mode: int) -> int:
@@ -85,7 +88,8 @@ class OpenFile:
 
     def __post_init__(self, stat: FileStat) -> None:
         self.inode = stat.st_ino
-        self.mode_changed(stat.st_mode)
+        if stat.st_mode & _PRIVILEGED_BITS:
+            self.mode_changed(stat.st_mode)
 
     # --- handles -----------------------------------------------------------------------------------------------------
 
@@ -291,3 +295,24 @@ class OpenFile:
         """Close the backing descriptor and release the fetch."""
         os.close(self.fd)
         self.arrived()
+
+
+def open_local(directories: Directories, node: Node, *, writable: bool) -> OpenFile:
+    """Open the backing file of a node, for writing too if possible. Raises ``OSError`` and ``StaleNodeError``."""
+    if node.parent is None:
+        raise StaleNodeError("the file was removed")
+    directory_fd = directories.descriptor(node.parent)
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        fd = os.open(node.name, flags | os.O_RDWR, dir_fd=directory_fd)
+        can_write = True
+    except OSError as problem:
+        if writable or problem.errno not in _CAN_NOT_WRITE:
+            raise
+        fd = os.open(node.name, flags | os.O_RDONLY, dir_fd=directory_fd)
+        can_write = False
+    stat = file_stat(fd)
+    if stat.st_ino != node.backing:
+        os.close(fd)
+        raise StaleNodeError("another file has this name now")
+    return OpenFile(node, fd, stat, can_write)

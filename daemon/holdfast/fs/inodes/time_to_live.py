@@ -50,7 +50,8 @@ class TimeToLive:
         """
         if place.zone.remote is None:
             return FOREVER_SECONDS
-        return self._metadata_seconds if self._is_for_all(place) else 0.0
+        is_for_all = place.zone.is_store or self._rights.are_open_to_all(place)
+        return self._metadata_seconds if is_for_all else 0.0
 
     def of_name_in_kernel(self, place: ZonePath, kind: NameKind | None, mode: int) -> float:
         """Return how long the kernel may cache a name in ``place`` that leads to a local file with ``mode``.

@@ -18,6 +18,7 @@ from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.replay import FIRST, Attempt
+from holdfast.fs.namespace.lookup import Found
 from holdfast.fs.namespace.new_entries import NewEntries
 from holdfast.fs.remote_view.views import Views
 from holdfast.system.file_id import FileStat, file_stat
@@ -27,8 +28,8 @@ _BITS_THAT_GET_LOST = stat_module.S_ISUID | stat_module.S_ISGID | 0o022
 """The bits of a mode that are cleared by the chown and by the daemon's own umask."""
 
 
-MadeFile = tuple[Node, FileStat, Handle]
-"""A file that was just created, its attributes, and the kernel's handle of it."""
+MadeFile = tuple[Found, Handle]
+"""A file that was just created, and the kernel's handle of it."""
 
 
 class Creation:
@@ -37,7 +38,7 @@ class Creation:
     def __init__(self, base: Foundation, views: Views, files: Files, new: NewEntries) -> None:
         self._new = new
         self._directories, self._nodes, self._updates = base.directories, base.nodes, base.updates
-        self._admission = base.admission
+        self._admission, self._ttl = base.admission, base.ttl
         self._view, self._index, self._copies, self._fetcher = base.view, base.parts.index, base.copies, base.fetcher
         self._revalidation, self._hints, self._guard = views.revalidation, views.hints, views.guard
         self._handing_out, self._limits = files.handing_out, files.open_limits
@@ -72,12 +73,17 @@ class Creation:
         except BaseException:
             os.close(fd)
             raise
-        opened = _opened(node, fd, stat)
+        if node.opened is None:
+            node.opened = OpenFile(node, fd, stat, writable=True)
+        else:
+            os.close(fd)
+        opened = node.opened
         opened.count()
         opened.created(exclusive=exclusive, is_sent=is_sent)
         node.mtime_is_told = not is_new
-        handle = self._handing_out.hand_out(opened, request, caller, changes=True)
-        return node, stat, handle
+        sends = is_sent if is_new else None
+        handle = self._handing_out.hand_out(opened, request, caller, changes=True, sends=sends)
+        return Found(node, stat, self._ttl.in_kernel(name.place)), handle
 
     def _name(self, directory: Node, name: bytes, caller: Caller) -> Name:
         """Resolve a name that the caller may create and open."""
@@ -129,19 +135,11 @@ class Creation:
             return os.open(name.name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd), False
 
     def _owned(self, fd: int, directory_fd: int, mode: int, caller: Caller) -> FileStat:
-        self._new.give_file(fd, directory_fd, caller)
+        if caller.uid or caller.gid:  # root's have the right owner already
+            self._new.give_file(fd, directory_fd, caller)
         if mode & _BITS_THAT_GET_LOST:
             os.fchmod(fd, stat_module.S_IMODE(mode))
         stat = file_stat(fd)
         if not stat_module.S_ISREG(stat.st_mode):
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
         return stat
-
-
-def _opened(node: Node, fd: int, stat: FileStat) -> OpenFile:
-    """Return the open file of a node. Takes over ``fd`` if there was none; closes it otherwise."""
-    if node.opened is None:
-        node.opened = OpenFile(node, fd, stat, writable=True)
-    else:
-        os.close(fd)
-    return node.opened

@@ -16,7 +16,7 @@ from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.namespace.link_upload import LinkUpload
-from holdfast.fs.namespace.lost_names import LostNames
+from holdfast.fs.namespace.unlink import LostNames
 from holdfast.fs.remote_view.views import Views
 from holdfast.fs.writeback.publisher import Sent
 from holdfast.fs.writeback.remote_deletes import do_nothing
@@ -63,7 +63,10 @@ class FileMoves:
 
     def is_written(self, move: FileMove, victim: FileStat | None) -> bool:
         """Say whether a thread of the daemon writes to one of the files, so that ``settle`` waits."""
-        return self._hot.is_written(move.stat.st_ino) or (victim is not None and self._hot.is_written(victim.st_ino))
+        of_backing, written = self._nodes.of_backing, self._hot.written
+        if written(of_backing(move.stat.st_ino)) is not None:
+            return True
+        return victim is not None and written(of_backing(victim.st_ino)) is not None
 
     async def settle(self, move: FileMove, victim: FileStat | None) -> None:
         """Wait for the locks of both files."""

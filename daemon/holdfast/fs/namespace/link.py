@@ -56,7 +56,7 @@ class Linking:
         if caller.uid not in (0, before.st_uid) and not attempt.resent:
             self._check_strangers_link(node, new)
         hot = self._hot.of_node(node, node.backing)
-        if hot is not None or self._hot.is_written(node.backing):
+        if hot is not None or self._hot.written(node) is not None:
             await self._hot.settle(node.backing)
             before = self._stat(node)
         if new.sends:
@@ -64,7 +64,7 @@ class Linking:
             if not attempt.resent:
                 _check_room(before)
             is_hidden = self._marks.is_whited_out(new.path)
-            sent = await self._link_upload.send(node, node.names(), new, caller, create_only=not is_hidden)
+            sent = await self._link_upload.send(node, new, caller, create_only=not is_hidden)
             before = self._stat(node)
         if hot is not None or new.sends:
             hot = self._hot.of_node(node, node.backing)

@@ -24,6 +24,7 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.lookup import Found, Lookup
 from holdfast.fs.remote_view.views import Views
 from holdfast.system.file_id import FileId, FileStat, listed_ids
+from holdfast.transfer import CachedListing
 from holdfast.zones import ZonePath
 
 _DOT, _DOTDOT, _FIRST_POSITION = 1, 2, 3
@@ -180,7 +181,7 @@ class Listings:
     def _entry_of_store(self, name: Name, stat: FileStat | None) -> Found | None:
         listing = self._view.listing(name.place)
         known = listing.object(name.name)
-        if stat is not None and self._still_here(name, stat):
+        if stat is not None and self._still_here(name, stat, listing):
             stat = self._directories.stat(name.directory, name.name) or stat
             return self._lookup.listed(name.directory, name.name, stat)
         if self._visibility.hides_object(name):
@@ -189,9 +190,8 @@ class Listings:
             return None
         return self._lookup.remote(name, known)
 
-    def _still_here(self, name: Name, stat: FileStat) -> bool:
+    def _still_here(self, name: Name, stat: FileStat, listing: CachedListing) -> bool:
         """Compare a local entry with the store's listing. Drops it if the store has no such entry or another version."""
-        listing = self._view.listing(name.place)
         if stat_module.S_ISDIR(stat.st_mode):
             if listing.has_directory(name.name) or self._marks.is_held(stat.st_ino):
                 return True

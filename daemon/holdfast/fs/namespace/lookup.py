@@ -21,8 +21,9 @@ from holdfast.fs.inodes.caller import NOBODY, Caller
 from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.remote_view.views import Views
+from holdfast.fs.remote_view.visibility import RESERVED
 from holdfast.system.file_id import FileStat
-from holdfast.transfer import KnownObject
+from holdfast.transfer import CachedListing, KnownObject
 
 
 class Found(NamedTuple):
@@ -58,7 +59,7 @@ class Lookup:
 
     async def _find_over_store(self, name: Name, caller: Caller) -> Found | None:
         stat = self._directories.stat(name.directory, name.name)
-        if self._visibility.is_reserved(name):
+        if name.name == RESERVED and self._visibility.is_reserved(name):
             return None
         if caller.uid and not name.zone.is_store and self._guard.hides(name, stat, caller):
             return None
@@ -70,10 +71,11 @@ class Lookup:
         if name.policy.stays_here or self._visibility.hides_object(name):
             return None
         try:
-            if not is_here and self._is_being_created(name, caller):
+            listing = self._view.listing(name.place)
+            if not is_here and self._is_being_created(name, listing, caller):
                 self._hints.answered_creator(name.place.path, name.name, caller.pid)
                 return None
-            was_asked = await self._revalidation.learn(name)
+            was_asked = await self._revalidation.learn(name, listing)
             may_be_removed = self._visibility.may_hide_directory(name)
             is_removed = may_be_removed and await self._revalidation.is_removed_directory(name)
         except NameNotStorableError:
@@ -90,12 +92,9 @@ class Lookup:
             return None
         return self.remote(name, known)
 
-    def _is_being_created(self, name: Name, caller: Caller) -> bool:
+    def _is_being_created(self, name: Name, listing: CachedListing, caller: Caller) -> bool:
         """Say whether the caller looks up an unknown name of a store's zone because it is about to create it."""
-        if not name.zone.is_store:
-            return False
-        listing = self._view.listing(name.place)
-        if name.name in listing:
+        if not name.zone.is_store or name.name in listing:
             return False
         age_seconds = trio.current_time() - listing.listed_at
         return self._hints.is_creating(name.place.path, name.name, name.kind, caller.pid, age_seconds)

@@ -31,7 +31,7 @@ class NewEntries:
             raise ZoneNotPermittedError(f"the mount's root holds zones only, not {os.fsdecode(name)}")
         if new.zone.sends:
             self._view.check_name(new)
-            if self._visibility.is_reserved(new):
+            if name == RESERVED and self._visibility.is_reserved(new):
                 raise ZoneNotPermittedError(f"{os.fsdecode(RESERVED)} is Holdfast's own name in a store")
         return new
 
@@ -46,15 +46,16 @@ class NewEntries:
             os.chown(name, caller.uid, group_of_new(above, caller), dir_fd=directory_fd, follow_symlinks=False)
 
     def give_file(self, fd: int, directory_fd: int, caller: Caller) -> None:
-        """Give the new file open as ``fd`` to ``caller``. Files of root have the right owner already."""
-        if self._is_root and (caller.uid or caller.gid):
+        """Give the new file open as ``fd`` to ``caller``."""
+        if self._is_root:
             os.fchown(fd, caller.uid, group_of_new(os.stat(directory_fd), caller))
 
 
-def check_not_root(name: Name) -> None:
-    """Raise ``ZoneRootBusyError`` if the name is in the root of the mount, whose entries are the zones."""
-    if name.zone.kind is ZoneKind.ROOT:
-        raise ZoneRootBusyError("the zones of the mount can't be renamed")
+def check_not_root(*names: Name) -> None:
+    """Raise ``ZoneRootBusyError`` if one of the names is in the root of the mount, whose entries are the zones."""
+    for name in names:
+        if name.zone.kind is ZoneKind.ROOT:
+            raise ZoneRootBusyError("the zones of the mount can't be renamed")
 
 
 def check_storable(zone: Zone, mode: int) -> None:

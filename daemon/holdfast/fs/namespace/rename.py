@@ -27,7 +27,6 @@ from holdfast.fs.namespace.new_entries import check_not_root, check_storable
 from holdfast.fs.namespace.rename_completion import RenameCompletion
 from holdfast.fs.namespace.rename_directory import DirectoryRenames
 from holdfast.fs.namespace.rename_exchange import Exchange
-from holdfast.fs.namespace.rename_replay import RenameReplay
 from holdfast.fs.remote_view.views import Views
 from holdfast.fs.writeback.publisher import Sent
 from holdfast.fs.writeback.remote_deletes import do_nothing
@@ -51,7 +50,6 @@ class Renaming:
         self._completion = RenameCompletion(base, sending, files)
         self._directory_renames = DirectoryRenames(base, views.whiteouts)
         self._exchange = Exchange(base)
-        self._replay = RenameReplay(base, sending, self._completion)
 
     async def rename(
         self, source: Node, old: bytes, target: Node, new: bytes, flags: int, caller: Caller, attempt: Attempt = FIRST
@@ -81,7 +79,7 @@ class Renaming:
                 self._nodes.of_path(here.path) if stat is None else self._nodes.local(source, old, stat.st_ino, stat.st_mode)
             )
             if node is None and attempt.resent and self._directories.stat(target, new) is not None:
-                await self._replay.finish(source, old, target, new)
+                await self._completion.finish_resent(source, old, target, new)
                 return
             if node is None:
                 raise NoSuchEntryError(f"there is no {os.fsdecode(old)}")
@@ -133,15 +131,13 @@ class Renaming:
         """Store the object of the new name. Returns None if it is sent later. Raises ``RemoteError``."""
         old = move.old
         node = self._nodes.local(old.directory, old.name, move.stat.st_ino, move.stat.st_mode)
-        others = [other for other in node.names() if other != (old.directory, old.name)]
         create_only = bool(move.flags & RENAME_NOREPLACE)
-        return await self._link_upload.send(node, others, move.new, caller, create_only=create_only)
+        return await self._link_upload.send(node, move.new, caller, create_only=create_only, replaced=old)
 
     def _resolved(self, source: Node, old: bytes, target: Node, new: bytes, flags: int) -> tuple[Name, Name]:
         """Resolve both names. Raises for flags and places that are not allowed."""
         if flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE):  # RENAME_WHITEOUT
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         here, there = self._policy.name(source, old), self._policy.name(target, new)
-        check_not_root(here)
-        check_not_root(there)
+        check_not_root(here, there)
         return here, there

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat as stat_module
 
 import trio
 
@@ -26,8 +27,9 @@ class RenameCompletion:
     """Completes renames of files: now, late, or for an earlier daemon."""
 
     def __init__(self, base: Foundation, sending: Sending, files: Files) -> None:
-        self._directories, self._nodes = base.directories, base.nodes
-        self._queue, self._remote_deletes = sending.queue, sending.remote_deletes
+        self._directories, self._nodes, self._policy = base.directories, base.nodes, base.policy
+        self._entries = base.parts.index.entries
+        self._versions, self._remote_deletes, self._queue = sending.versions, sending.remote_deletes, sending.queue
         self._files, self._background = files.files, files.background
 
     async def sync_file(self, move: FileMove) -> None:
@@ -65,3 +67,22 @@ class RenameCompletion:
             await self.complete(move, leaves, is_unsent=is_unsent and is_there)
         except (OSError, HoldfastError) as problem:
             _log.warning("a rename of a file that was held up can't be completed: %s", problem)
+
+    async def finish_resent(self, source: Node, old: bytes, target: Node, new: bytes) -> None:
+        """Repeat all steps of a rename that an earlier daemon carried out but the first: the file has its new name."""
+        self._directories.renamed()
+        gone, there = self._policy.name(source, old), self._policy.name(target, new)
+        stat = self._directories.stat(target, new)
+        leaves = None
+        if gone.zone.is_store and gone.sends:
+            leaves = self._versions.left_by_earlier_daemon(gone, stat)
+        entry = self._entries.get(stat.st_ino) if stat is not None else None
+        if stat is not None and entry is not None:
+            entry.drop_name(gone.path)
+            self._entries.put(stat.st_ino, entry)
+        is_unsent = self._queue.takes(there) and there.sends
+        if is_unsent and stat is not None and stat_module.S_ISREG(stat.st_mode):
+            node = self._nodes.local(target, new, stat.st_ino, stat.st_mode)
+            await self.queue(node, there.path)
+        if leaves is not None and self._directories.stat(source, old) is None:
+            self._remote_deletes.delete_object(gone, leaves)

@@ -12,7 +12,7 @@ import trio
 from holdfast.errors import HoldsObjectsError, NoSuchEntryError, ZoneRootBusyError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.name_policy import Name
-from holdfast.fs.namespace.directory_removals import DirectoryRemovals
+from holdfast.fs.namespace.rmdir import DirectoryRemovals
 from holdfast.fs.remote_view.whiteouts import Left, Whiteouts
 from holdfast.store import RENAME_NOREPLACE, rename_with_flags
 from holdfast.system.file_id import FileStat
@@ -45,7 +45,7 @@ class DirectoryRenames:
             raise HoldsObjectsError(f"only the store has the directory {os.fsdecode(moved.path)}; mv makes another")
         if stat is None:
             raise NoSuchEntryError(f"there is no {os.fsdecode(old.name)}")
-        if self._tree.held:
+        if self._tree.held.calls:
             self._tree.held.check_moved(moved.path)
             self._tree.held.check_moved(goal.path)
         if any(map(self._tree.is_placed_below, (moved.path, goal.path))):
@@ -103,7 +103,7 @@ class DirectoryRenames:
     async def _check_files(self, directory: bytes, goal: ZonePath) -> None:
         """Raise ``HoldsObjectsError`` if not all of ``directory`` may become ``goal``'s. Holds until the next await."""
         for _ in range(_WALKS):
-            with self._directories.growth.watch(directory) as watch:
+            with self._directories.watched(directory) as watch:
                 if await trio.to_thread.run_sync(self._holds_others, directory, goal):
                     raise HoldsObjectsError(f"files in {os.fsdecode(directory)} are to be sent; mv copies, which sends them")
             if not watch.has_grown:

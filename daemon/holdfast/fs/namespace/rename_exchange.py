@@ -51,7 +51,7 @@ class Exchange:
                 raise ZoneRootBusyError("the root of a zone or a working directory can't be renamed")
             if (is_directory and involves_store) or name.sends:
                 raise UnsupportedError("objects can't be exchanged in one step")
-            if is_directory and self._tree.held:
+            if is_directory and self._tree.held.calls:
                 self._tree.held.check_moved(name.path)
             check_storable(goal.zone, stat.st_mode)
             before[stat.st_ino] = stat

@@ -95,8 +95,7 @@ class CreateHints:
     def created(self, directory: bytes, kind: NameKind, thread: int) -> None:
         """Note that ``thread`` created a name of ``kind`` in a directory of the store."""
         self._authors.note((directory, kind), thread)
-        checkpoint = self._formats.checkpoint_of_log(directory)
-        if checkpoint is not None and kind.policy.created_once:
+        if kind.policy.created_once and (checkpoint := self._formats.checkpoint_of_log(directory)) is not None:
             self._drivers.note(checkpoint, thread)
 
     def directory_gone(self, directory: bytes) -> None:

@@ -52,16 +52,16 @@ class ObjectTimes:
         self.awaited: Container[FileId] = self._awaited
         """The inode numbers of files for which the store may have to be asked: see ``is_unknown``."""
 
-    def stored(self, inode: FileId, entry: Entry, name: ZoneName, info: ObjectInfo) -> None:
+    def stored(self, inode: FileId, node: Node | None, entry: Entry, name: ZoneName, info: ObjectInfo) -> None:
         """Note that the file ``inode`` was stored as ``info``; the caller writes ``entry``, which says so, next.
 
+        ``node`` is the file's, if it has one.
         The logs and state of jobs are looked at all the time, by nobody who cares for their times: a LIST tells these.
         """
         awaited, shown_ns = _Awaited(name, info.etag), entry.mtime_ns
-        node = self._nodes.of_backing(inode)
         if info.modified_ns:
             if not self._shown_by_open(node, inode, awaited, info.modified_ns):
-                self._give(inode, entry, awaited, info.modified_ns)
+                self._give(inode, node, entry, awaited, info.modified_ns)
         elif name.policy.revalidated:
             self._await(inode, entry, awaited)
         if node is not None and (node.opened is not None or inode in self._awaited or entry.mtime_ns != shown_ns):
@@ -152,20 +152,21 @@ class ObjectTimes:
     def _record(self, inode: FileId, awaited: _Awaited, modified_ns: int) -> None:
         """Give a file that is not open its object's time, and write that into its entry."""
         entry = self._entries.get(inode)
-        if entry is not None and self._give(inode, entry, awaited, modified_ns):
+        if entry is not None and self._give(inode, self._nodes.of_backing(inode), entry, awaited, modified_ns):
             self._entries.put_if_room(inode, entry)
 
-    def _give(self, inode: FileId, entry: Entry, awaited: _Awaited, modified_ns: int) -> bool:
+    def _give(self, inode: FileId, node: Node | None, entry: Entry, awaited: _Awaited, modified_ns: int) -> bool:
         """Give a file its object's time, on the disk and in ``entry``; say whether ``entry`` has changed.
 
         With several names the file keeps the time of one of them.
         """
         path = awaited.name.path
         cached = entry.name_at(path)
-        if cached is None or cached.etag != awaited.etag or not _may_be_set(entry):
+        may_be_set = entry.state is EntryState.CLEAN and not entry.mtime_is_set
+        if cached is None or cached.etag != awaited.etag or not may_be_set:
             return False
-        if not any(name.modified_ns and name.path != path for name in entry.names):
-            given = self._set_mtime(path, inode, modified_ns)
+        if len(entry.names) == 1 or not any(name.modified_ns and name.path != path for name in entry.names):
+            given = self._set_mtime(path, inode, node, modified_ns)
             if given is None:
                 return False
             before, after = given
@@ -174,12 +175,13 @@ class ObjectTimes:
         entry.set_name(CachedName(path, cached.etag, modified_ns))
         return True
 
-    def _set_mtime(self, path: bytes, inode: FileId, modified_ns: int) -> tuple[FileStat, FileStat] | None:
+    def _set_mtime(
+        self, path: bytes, inode: FileId, node: Node | None, modified_ns: int
+    ) -> tuple[FileStat, FileStat] | None:
         """Set the mtime of a file, by any name, and return its attributes before and after.
 
         None if the name leads to another file or to none, or if the disk takes no writes.
         """
-        node = self._nodes.of_backing(inode)
         try:
             if node is not None and node.parent is not None:
                 return self._set_mtime_at(self._directories.descriptor(node.parent), node.name, inode, modified_ns)
@@ -205,8 +207,3 @@ class ObjectTimes:
             del self._given[next(iter(self._given))]
         self._given[inode] = stamp_of(before), stamp_of(after)
         return before, after
-
-
-def _may_be_set(entry: Entry) -> bool:
-    """Say whether a file is to show the time of its object."""
-    return entry.state is EntryState.CLEAN and not entry.mtime_is_set

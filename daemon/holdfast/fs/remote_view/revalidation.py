@@ -104,9 +104,11 @@ class Revalidation:
             await listing.ask_about(name.name, self._view.object_of(name).key, retry=retry)
         return True
 
-    async def learn(self, name: ZoneName) -> bool:
-        """Make what is cached about a name that is not local as fresh as its kind requires. Returns as ``ask`` does."""
-        listing = self._view.listing(name.place)
+    async def learn(self, name: ZoneName, listing: CachedListing) -> bool:
+        """Make what is cached about a name that is not local as fresh as its kind requires. Returns as ``ask`` does.
+
+        ``listing`` is that of its directory now.
+        """
         known, is_directory = listing.object(name.name), listing.has_directory(name.name)
         if not name.zone.is_store:
             return await self.ask(name, listing, self._ttl.oldest_listing(name.place), for_others=True)

@@ -13,11 +13,10 @@ import os
 import trio
 
 from holdfast.errors import HoldfastError, StaleNodeError
-from holdfast.fs.file_io.backing_file import open_local
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.fs.inodes.open_file import OpenFile, open_local
 from holdfast.session import OpenRecord, version_mark
 from holdfast.system.file_id import NO_FILE, FileId, file_stat
 

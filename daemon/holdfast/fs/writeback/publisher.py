@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from holdfast.digest import Fingerprint
 from holdfast.errors import ObjectExistsError, ObjectMissingError, WriteOnceError
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.remote_view.views import Views
@@ -42,10 +41,6 @@ class Sent:
     """True if the file did not change while it was read."""
     stamp: tuple[int, int]
 
-    def holds(self, stat: FileStat) -> bool:
-        """Say whether these are the bytes of the file ``stat``; only then is it clean."""
-        return self.stable and self.stamp == stamp_of(stat)
-
 
 class Publisher:
     """Sends files by name."""
@@ -53,7 +48,7 @@ class Publisher:
     def __init__(self, base: Foundation, views: Views, remote_deletes: RemoteDeletes) -> None:
         self._view, self._nodes, self._uploader = base.view, base.nodes, base.uploader
         self._index, self._stamps = base.parts.index, base.parts.store.stamps
-        self._hints, self._times = views.hints, views.times
+        self._times = views.times
         self._remote_deletes = remote_deletes
         self._under_way = NodeLocks()
 
@@ -64,8 +59,12 @@ class Publisher:
         refuses the object; nothing has changed here then.
         """
         target = self._view.object_of(name)
-        async with self._under_way.of(target.path):
+        if not self._under_way.take(target.path):
+            await self._under_way.wait(target.path)
+        try:
             return await self._send(fd, name, target, create_only=create_only)
+        finally:
+            self._under_way.release(target.path)
 
     async def send_named(
         self, fd: int, name: ZoneName, *, create_only: bool, is_named: Callable[[], bool], replaces: str = ""
@@ -102,14 +101,6 @@ class Publisher:
         self._appeared(name, target, info)
         return Sent(name, info, fingerprint, stable, before)
 
-    def check_name(self, name: ZoneName) -> None:
-        """Raise ``NameNotStorableError`` for a name that the store can't have, before anything is kept for a later send."""
-        self._view.check_name(name)
-
-    def created_by(self, name: ZoneName, caller: Caller) -> None:
-        """Record that the caller's creation succeeded: its next lookups here are those of a writer."""
-        self._hints.created(name.place.path, name.kind, caller.pid)
-
     def record(self, sents: list[Sent], stat: FileStat, previous: Entry | None, *, others_unsent: bool = False) -> None:
         """Write the entry of the file ``stat``, whose bytes the store has under all of ``sents``.
 
@@ -139,12 +130,15 @@ class Publisher:
         for sent in sents:
             entry.set_name(CachedName(sent.name.path, sent.info.etag))
         if whole and not entry.mtime_is_set:
-            self._times.stored(stat.st_ino, entry, sents[-1].name, sents[-1].info)
+            self._times.stored(stat.st_ino, node, entry, sents[-1].name, sents[-1].info)
         self._index.entries.put(stat.st_ino, entry)
 
     def _holds(self, sent: Sent, stat: FileStat) -> bool:
-        """Say whether the file ``stat`` has the bytes that were sent. Under another name it may have been sent meanwhile."""
-        return sent.holds(stat) or (sent.stable and self._times.only_time_was_set(sent.stamp, stat))
+        """Say whether the file ``stat`` has the bytes that were sent; only then is it clean.
+
+        Under another name it may have been sent, and have got its time, meanwhile.
+        """
+        return sent.stable and (sent.stamp == stamp_of(stat) or self._times.only_time_was_set(sent.stamp, stat))
 
     def _appeared(self, name: ZoneName, target: ObjectPath, info: ObjectInfo) -> None:
         """Note that there is a new object, in the directories that it implies."""

@@ -6,12 +6,12 @@ happen or neither does within this process.
 
 from __future__ import annotations
 
+import stat as stat_module
 from collections.abc import Callable
 from functools import partial
 
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.writeback.object_versions import ObjectVersions
-from holdfast.index import CachedName
+from holdfast.index import CachedName, EntryState
 from holdfast.system.file_id import FileStat
 from holdfast.transfer import KnownObject
 from holdfast.zones import LONGEST_KEY_BYTES, ZoneName, ZonePath
@@ -19,6 +19,53 @@ from holdfast.zones import LONGEST_KEY_BYTES, ZoneName, ZonePath
 _MOST_LET_GO = 4096
 Undo = Callable[[], None]
 """Undoes a remote delete whose name could not be removed. Call it before the next await."""
+
+
+_OWN = "own"
+"""An etag that no object has. It stands for any object with this node's signature (``transfer.conditional_delete``)."""
+
+
+class ObjectVersions:
+    """Versions of names in zones over stores. ``stat`` is always that of the local file, or None without one."""
+
+    def __init__(self, base: Foundation) -> None:
+        self._view, self._entries = base.view, base.parts.index.entries
+
+    def known(self, name: ZoneName, stat: FileStat | None) -> CachedName | None:
+        """Return the version that the store has under this name, as far as it is known here; None if unknown."""
+        if not name.sends:
+            return None
+        known = self._view.listing(name.place).object(name.name)
+        if known is not None:
+            return CachedName(name.path, known.etag, known.modified_ns)
+        entry = self._entries.get(stat.st_ino) if stat is not None else None
+        return entry.name_at(name.path) if entry is not None else None
+
+    def to_delete(self, name: ZoneName, stat: FileStat | None) -> CachedName | None:
+        """Return the version to delete along with the name; None if the store has nothing to delete.
+
+        If a PUT was sent but its reply was lost, the store may have an object: then any object of this node is to be
+        deleted.
+        """
+        version = self.known(name, stat)
+        if version is not None or stat is None or not stat_module.S_ISREG(stat.st_mode):
+            return version
+        entry = self._entries.get(stat.st_ino)
+        is_sent = entry is not None and entry.state is EntryState.CLEAN
+        return None if is_sent or not name.sends else self._own(name)
+
+    def left_by_earlier_daemon(self, name: ZoneName, stat: FileStat | None) -> CachedName | None:
+        """Return the version to delete for a name that an earlier daemon removed.
+
+        None if its deletion is already recorded. An object that another node has stored meanwhile stays.
+        """
+        own = self._own(name)
+        return own and (self.known(name, stat) or own)
+
+    def _own(self, name: ZoneName) -> CachedName | None:
+        """Return what stands for any object of this node; None if its deletion is already recorded."""
+        is_noted = self._view.deletions_of(name.zone).pending(name.path)
+        return None if is_noted else CachedName(name.path, _OWN, 0)
 
 
 class RemoteDeletes:
@@ -39,11 +86,9 @@ class RemoteDeletes:
         ``stat`` is that of the local file, if there is one.
         """
         zone = name.zone
-        if zone.remote is None:
+        if zone.remote is None or name.policy.stays_here:
             return do_nothing
         self._fetcher.detach(name.path)
-        if name.policy.stays_here:
-            return do_nothing
         if not (zone.is_store and zone.sends):
             is_hidable = len(name.key) <= LONGEST_KEY_BYTES and not self._is_held(name.place)
             if is_hidable and self._marks.white_out(name.path):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.remote_view.views import Views
-from holdfast.fs.writeback.object_versions import ObjectVersions
 from holdfast.fs.writeback.publisher import Publisher
-from holdfast.fs.writeback.remote_deletes import RemoteDeletes
+from holdfast.fs.writeback.remote_deletes import ObjectVersions, RemoteDeletes
 from holdfast.fs.writeback.unsent_files import UnsentFiles
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 

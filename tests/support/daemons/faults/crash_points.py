@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.fs.fuse.immediate_replies import ImmediateReplies
 from holdfast.fs.fuse.operations import Operations
 from holdfast.fs.namespace.file_move import FileMoves
-from holdfast.fs.namespace.lost_names import LostNames
+from holdfast.fs.namespace.unlink import LostNames
 from holdfast.fs.writeback.publisher import Publisher
 from holdfast.fs.writeback.remote_deletes import RemoteDeletes
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
