@@ -200,9 +200,12 @@ class Tree:
         except (FileNotFoundError, NotADirectoryError):
             return NO_FILE
 
-    def walk(self, path: bytes, *, directories: bool = False) -> Iterator[tuple[bytes, FileStat]]:
+    def walk(
+        self, path: bytes, *, directories: bool = False, is_wanted: Callable[[bytes], bool] = lambda _: True
+    ) -> Iterator[tuple[bytes, FileStat]]:
         """Yield ``(path, stat)`` of everything below the directory at ``path``, including directories only if asked for.
 
+        What is not wanted, by its path, costs no stat.
         Files that vanish meanwhile are left out, and those more than 1,024 levels down, which no store can keep. It waits
         for the disk: call it in a thread.
         """
@@ -214,10 +217,10 @@ class Tree:
             for trail, fd, entries in self.descend(top_fd, _DEEPEST_WALK):
                 above = b"/".join([path, *trail] if path else trail)
                 for entry in entries:
-                    if directories or not entry.is_directory:
+                    child = above + b"/" + entry.name if above else entry.name
+                    if (directories or not entry.is_directory) and is_wanted(child):
                         with suppress(FileNotFoundError, PermissionError):
-                            stat = file_stat(entry.name, dir_fd=fd, follow_symlinks=False)
-                            yield above + b"/" + entry.name if above else entry.name, stat
+                            yield child, file_stat(entry.name, dir_fd=fd, follow_symlinks=False)
         finally:
             os.close(top_fd)
 

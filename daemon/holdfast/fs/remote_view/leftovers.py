@@ -30,8 +30,8 @@ class Leftovers:
 
         It waits for the disk: call it in a thread.
         """
-        for child, stat in self._tree.walk(path):
-            if self.has_name(child) and _is_file_from_before(stat, before_ns):
+        for child, stat in self._tree.walk(path, is_wanted=self.has_name):
+            if _is_file_from_before(stat, before_ns):
                 yield child, stat
 
     def at(self, path: bytes, before_ns: int) -> FileStat | None:
