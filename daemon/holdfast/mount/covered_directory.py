@@ -214,7 +214,7 @@ def _closed(path: str, names: Iterable[str], *, is_served: bool, must_be_empty: 
 def _protected(fd: int, path: str, *, is_served: bool, may_hold_something: bool) -> Ground:
     refusal = ""
     try:
-        _make_immutable(fd)
+        _make_immutable(fd, path)
     except OSError as problem:
         refusal = f"it can't be made immutable ({problem.strerror}), nor covered"
     names = _names(fd)
@@ -252,14 +252,38 @@ def _cover(path: str, *, is_served: bool) -> None:
         os.close(made)
 
 
-def _make_immutable(fd: int) -> None:
-    if marks.is_immutable(fd):
-        if marks.done_to(fd) is not None:
-            return
-        try:
-            marks.set_immutable(fd, on=False)  # it may be somebody else's doing, and have no mark
-        except OSError:
-            return
+def _make_immutable(fd: int, path: str) -> None:
+    if not marks.is_immutable(fd):
+        _mark_and_set(fd)
+    elif marks.done_to(fd) is None:  # somebody else's doing; it takes a mark only while it takes writes
+        with _covered_meanwhile(path) as is_hidden:
+            if not is_hidden:
+                return
+            try:
+                marks.set_immutable(fd, on=False)
+            except OSError:
+                return
+            _mark_and_set(fd)
+
+
+@contextmanager
+def _covered_meanwhile(path: str) -> Iterator[bool]:
+    """Let nobody see the directory in the block; yield whether that could be done."""
+    if mountpoint.stack_on(path):
+        yield True
+        return
+    try:
+        _cover(path, is_served=False)
+    except OSError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        mountpoint.detach(path)
+
+
+def _mark_and_set(fd: int) -> None:
     is_marked = marks.done_to(fd) is not None
     marks.mark(fd, os.fstat(fd).st_mode)
     try:

@@ -330,6 +330,26 @@ def test_what_holdfast_has_not_done_is_left_alone(place: Path) -> None:
     assert (place / "secret").is_dir()
 
 
+@pytest.mark.promise("mountpoint-protected")
+def test_what_the_package_has_made_immutable_takes_no_writes_while_it_is_marked(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["chattr", "+i", place], check=True)
+    mark, could_write = protection_marks.mark, []
+
+    def marked(fd: int, mode: int) -> None:
+        could_write.append(is_writable(place))
+        mark(fd, mode)
+
+    monkeypatch.setattr(protection_marks, "mark", marked)
+    assert covered_directory.protect(str(place), is_served=False).protection == IMMUTABLE
+    assert could_write == [False]
+    assert kinds(place) == []
+    assert not is_writable(place)
+    assert covered_directory.release(str(place))
+    assert is_writable(place)
+
+
 def test_only_the_placeholders_that_holdfast_has_made_are_removed_and_the_mode_comes_back(place: Path) -> None:
     os.chown(place, ALICE.uid, ALICE.gid)
     place.chmod(0o775)
