@@ -40,16 +40,21 @@ _SPANS = 10  # seconds that the table is about
 _HISTORY = 60
 _ROWS = 200
 _AGAIN_SECONDS = 2.0
-_HELP = """[b]holdfast top[/b]: the requests of the last ten seconds, as the daemon answers them
+_HELP = """[b]holdfast top[/b]: the requests of the last ten seconds, answered by the daemon
 
-  [b]1 2 3 4[/b]  by operation, process, query or working directory, path     [b]g[/b]  the next of these
-  [b]s[/b]        sort by the next column; a click on a column sorts by it    [b]n[/b]  sort by name
+  [b]1 2 3 4[/b]  by operation, process, query or working directory, path
+  [b]g[/b]        the next of these
+  [b]s[/b]        sort by the next column; a click on a column sorts by it
+  [b]n[/b]        sort by name
   [b]/[/b]        show only what has this text in it; Esc: show all again
-  [b]space[/b]    pause and go on                                             [b]r[/b]  begin anew
-  [b]q[/b]        quit                                                        [b]h ?[/b]  this help
+  [b]space[/b]    pause and go on
+  [b]r[/b]        begin anew
+  [b]h ?[/b]      this help
+  [b]q[/b]        quit
 
-What the kernel does by itself is not seen: reads and writes in passthrough, and names that it knows already.
-While this runs, each request costs the daemon some microseconds more."""
+What the kernel does by itself is not seen: reads and writes in
+passthrough, and names that it knows already. While this runs, each
+request costs the daemon some microseconds more."""
 
 
 class Top(App[None]):
@@ -60,6 +65,7 @@ class Top(App[None]):
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = "DataTable"
     CSS = """
+    Screen { layers: below above; }
     #figures { height: 7; padding: 0 1; }
     #facts { width: 1fr; text-wrap: nowrap; text-overflow: ellipsis; }
     #rates { width: 44; }

@@ -226,6 +226,7 @@ def test_top_groups_sorts_filters_and_pauses_by_keys() -> None:
         assert "PAUSED" in text(app, "#said")
         await pilot.press("h")
         assert app.query_one("#help").has_class("shown")
+        assert app.screen.get_widget_at(10, 2)[0].id == "help", "it is above the rest"
         await pilot.press("q")
 
     driven(daemon, steps)
