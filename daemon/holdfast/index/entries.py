@@ -40,7 +40,8 @@ class Changes:
 
     def note(self, old: Entry | None, new: Entry | None) -> None:
         """Note what an entry was, and what it is."""
-        before, after = _clean_bytes(old), _clean_bytes(new)
+        before = {} if old is None else _clean_bytes(old)
+        after = {} if new is None else _clean_bytes(new)
         if before == after:
             return
         if len(self._notes) >= self._most:
@@ -251,7 +252,7 @@ class Entries:
             return int(transaction.stat(self._database)["entries"])
 
 
-def _clean_bytes(entry: Entry | None) -> dict[bytes, int]:
-    if entry is None or entry.state is not EntryState.CLEAN:
+def _clean_bytes(entry: Entry) -> dict[bytes, int]:
+    if entry.state is not EntryState.CLEAN:
         return {}
     return {name.path: entry.size_bytes for name in entry.names}
