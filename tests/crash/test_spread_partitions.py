@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -110,6 +111,11 @@ def test_a_directory_that_is_removed_is_there_empty_or_gone(node: Node, workspac
     check_works(node, workspace)
 
 
+def places_on(disk: Path) -> set[str]:
+    """Return the paths in the tree of the directories that are on ``disk``."""
+    return {os.getxattr(each, "user.holdfast.place").decode() for each in (disk / "holdfast/partitions").iterdir()}
+
+
 @pytest.mark.promise("power-cut")
 @pytest.mark.parametrize("kept", KEPT)
 def test_what_was_synced_is_there_whichever_disk_is_older(make_node: NodeFactory, workspace: Path, kept: float) -> None:
@@ -118,16 +124,25 @@ def test_what_was_synced_is_there_whichever_disk_is_older(make_node: NodeFactory
     node = make_node(store__directory=paths[0] / "store", store__other_disks=paths[1] / "holdfast", store__spread_cache=True)
     synced = [node.checkpoints / f"q/state/0/{number}/.{number}.tmp" for number in range(6)]
     sent = [node.checkpoints / f"q/state/1/{number}/1.changelog" for number in range(6)]
+    remade = [node.checkpoints / f"q/state/3/{number}/.{number}.tmp" for number in range(12)]
     with ExitStack() as stack:
         disks = [stack.enter_context(RecordedDisk("ext4", *each)) for each in zip(paths, images, strict=True)]
         (paths[1] / "holdfast").mkdir()
         stack.callback(node.start().clean_up)
-        for number, file in enumerate([*synced, *sent]):
+        for file in remade:
+            file.parent.mkdir(parents=True)
+        for path in paths:
+            subprocess.run(["sync", "--file-system", str(path)], check=True)
+        before = places_on(paths[1])
+        for file in remade:
+            file.parent.rmdir()
+        for number, file in enumerate([*synced, *sent, *remade]):
             file.parent.mkdir(parents=True)
             with file.open("wb", buffering=0) as stream:
                 stream.write(b"%d" % number * 10_000)
-                if file in synced:  # stays on this node, so this is all that a process can do for it
+                if file not in sent:  # stays on this node, so this is all that a process can do for it
                     os.fsync(stream.fileno())
+        assert before & places_on(paths[1]), "none is on the other disk again"
         assert len(os.listdir(paths[1] / "holdfast/partitions")) > 3
         removed = node.checkpoints / "q/state/2/0"
         removed.mkdir(parents=True)
@@ -140,7 +155,7 @@ def test_what_was_synced_is_there_whichever_disk_is_older(make_node: NodeFactory
         for path, cut in zip(paths, cuts, strict=True):
             stack.enter_context(RecordedDisk("ext4", path, cut))
         stack.callback(node.start().clean_up)
-        for number, file in enumerate([*synced, *sent]):
+        for number, file in enumerate([*synced, *sent, *remade]):
             assert file.read_bytes() == b"%d" % number * 10_000, file
         removed.mkdir(parents=True, exist_ok=True)
         (removed / "1.changelog").write_bytes(b"it goes on")

@@ -488,10 +488,11 @@ def test_what_one_disk_has_lost_in_a_power_cut_is_mended_from_the_other(node: No
     shutil.rmtree(node.store / "tree/checkpoints/other")
     (disks.others[0] / "partitions/of-no-path/deep").mkdir(parents=True)
     node.start()
-    for directory in (made[0], other):
+    for directory, mode_above in ((made[0], 0o755), (other, 0o700)):  # what a power cut has taken may have been closed
         assert disks.place(directory, node) == places[directory]
         assert (directory / "synced.tmp").read_bytes() == b"on this node alone"
-        assert directory.stat().st_mode & 0o7777 == directory.parents[1].stat().st_mode & 0o7777 == 0o755
+        assert directory.stat().st_mode & 0o7777 == 0o755
+        assert directory.parents[1].stat().st_mode & 0o7777 == mode_above
     asides = [each for disk in disks.others for each in (disk / "trash").iterdir()]
     assert sorted(each.name for each in asides) == sorted(["aside-of-no-path", f"aside-{places[made[1]].name}"])
     assert len(node.events("not-deleted")) == 2
@@ -499,6 +500,58 @@ def test_what_one_disk_has_lost_in_a_power_cut_is_mended_from_the_other(node: No
     check(node, 0, 1, 2)
     assert [disks.disk_of(directory, node) for directory in made[1:]] == [0, 0]
     assert fetched(node) == 4
+
+
+@pytest.mark.promise("power-cut")
+def test_the_later_of_two_directories_with_one_path_is_there_after_a_power_cut(node: Node, disks: Spread) -> None:
+    made = write(node, *range(4))
+    places = [disks.place(directory, node) for directory in made]
+    backing = [node.store / "tree" / directory.relative_to(node.mountpoint) for directory in made]
+    node.kill()
+    for directory, place in zip(backing, places, strict=True):
+        (place / "synced.tmp").write_bytes(b"on this node alone")
+        mark = os.getxattr(directory, "user.holdfast.disk").partition(b"/")[0]
+        os.setxattr(directory, "user.holdfast.disk", mark + b"/of-a-directory-before")
+    os.setxattr(backing[3], "user.holdfast.disk", mark + b"-" + places[3].name.encode())  # and has not left
+    earlier = disks.others[1] / "partitions/earlier"
+    later = disks.others[1] / "partitions/later"
+    for directory in (earlier, later):
+        shutil.copytree(places[1], directory)
+        os.setxattr(directory, "user.holdfast.place", os.getxattr(places[1], "user.holdfast.place"))
+        (directory / "synced.tmp").write_bytes(directory.name.encode())
+    os.setxattr(backing[1], "user.holdfast.disk", mark + b"/earlier")
+    node.start()
+    for number in (0, 2, 3):
+        assert disks.place(made[number], node) == places[number]
+        assert (made[number] / "synced.tmp").read_bytes() == b"on this node alone"
+    assert disks.place(made[1], node) == later
+    assert (made[1] / "synced.tmp").read_bytes() == b"later"
+    asides = [each.name for disk in disks.others for each in (disk / "trash").iterdir()]
+    assert sorted(asides) == sorted(["aside-earlier", f"aside-{places[1].name}"])
+    check(node, *range(4))
+    node.stop()
+    node.start()
+    assert disks.place(made[1], node) == later
+    check(node, *range(4))
+
+
+@pytest.mark.promise("spread-cache-disk-fails")
+def test_a_disk_with_a_directory_that_can_not_be_read_is_lost_when_the_daemon_starts(node: Node, disks: Spread) -> None:
+    made = write(node, *range(4))
+    bad = disks.others[0]
+    there = [directory for directory in made if disks.disk_of(directory, node) == 1]
+    path = Path("/holdfast/partitions") / disks.place(there[0], node).name
+    node.kill()
+    unmount(bad.parent)
+    command = ["debugfs", "-w", "-R", f"set_inode_field {path} mode 0", f"{bad.parent}.img"]
+    subprocess.run(command, check=True, capture_output=True)
+    mount(bad.parent)
+    node.expected_faults.append("is lost")
+    node.start()
+    assert node.wait_event("disk-lost")["disk"] == str(bad)
+    check(node, *range(4))
+    assert fetched(node) == 2 * len(there)
+    assert_in_order(node)
 
 
 @pytest.mark.parametrize(

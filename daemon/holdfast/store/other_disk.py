@@ -66,20 +66,20 @@ class OtherDisk:
         """Return this disk's part of an area, one of ``AREAS``."""
         return Place(self.number, self.device, self.fds[area])
 
-    def make(self, name: bytes, like: os.stat_result, path: bytes) -> None:
-        """Make the directory for ``path`` in the tree, with owner, mode and times of another. Raises ``OSError``."""
+    def make(self, name: bytes, like: os.stat_result, path: bytes) -> int:
+        """Make the directory for ``path`` in the tree, with owner, mode and times of another; return its inode number.
+
+        Raises ``OSError``.
+        """
         fd = self.area_fd(path)
         os.mkdir(name, 0o700, dir_fd=fd)
         try:
             os.setxattr(b"/proc/self/fd/%d/%s" % (fd, name), _PLACE, path)
             make_like(fd, name, like)
+            return os.stat(name, dir_fd=fd, follow_symlinks=False).st_ino
         except OSError:
             os.rmdir(name, dir_fd=fd)
             raise
-
-    def lacks(self, name: bytes, path: bytes) -> bool:
-        """Say whether there is no directory with this name for ``path``, as far as is known. Raises ``OSError``."""
-        return not self.is_absent and os.fsdecode(name) not in os.listdir(self.area_fd(path))
 
     def place_of(self, name: bytes, area: str) -> bytes | None:
         """Return the path in the tree that a directory was made for. Raises ``OSError``."""
@@ -99,11 +99,24 @@ class OtherDisk:
         with suppress(OSError):
             os.rename(name, name, src_dir_fd=self.fds["trash"], dst_dir_fd=self.area_fd(path))
 
-    def set_aside(self, name: bytes, area: str) -> Path:
-        """Move a directory to where nothing is deleted; return where. Raises ``OSError``."""
+    def remove_or_set_aside(self, name: bytes, area: str) -> list[Path]:
+        """Remove a directory if it is empty, else move it to where nothing is deleted; return where.
+
+        Raises ``OSError``, but not for a disk that fails: that is noted.
+        """
         aside = b"aside-" + name
-        os.rename(name, aside, src_dir_fd=self.fds[area], dst_dir_fd=self.fds["trash"])
-        return self.path / "trash" / os.fsdecode(aside)
+        try:
+            os.rmdir(name, dir_fd=self.fds[area])
+        except OSError:
+            try:
+                os.rename(name, aside, src_dir_fd=self.fds[area], dst_dir_fd=self.fds["trash"])
+            except OSError as problem:
+                self.note(problem)
+                if not self.has_failed:
+                    raise
+            else:
+                return [self.path / "trash" / os.fsdecode(aside)]
+        return []
 
     def space(self) -> DiskSpace:
         """Return the disk's space. One that has failed lacks none, so that nothing is tried for the sake of it."""
@@ -137,12 +150,16 @@ def area_of(path: bytes) -> str:
 
 
 class Placed(NamedTuple):
-    """A placeholder: its inode number, its path in the tree, the disk, and the name of the directory there."""
+    """A placeholder: its inode number, its path in the tree, the disk, and the name of the directory there.
+
+    ``inode_there`` is the inode number of that directory; 0 if the disk is absent.
+    """
 
     inode: int
     path: bytes
     disk: OtherDisk
     name: bytes
+    inode_there: int = 0
 
 
 class Mark(NamedTuple):

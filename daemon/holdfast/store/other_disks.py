@@ -19,9 +19,8 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
-import threading
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,8 +28,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.errors import StoreUnsuitableError
+from holdfast.store.disk_directories import PATIENCE_SECONDS, Directory, directories, within
 from holdfast.store.disk_inspection import (
     DISK_FILE,
+    PARTITIONS,
     SUBDIRECTORIES,
     WORKDIRS,
     Inspected,
@@ -43,13 +44,20 @@ from holdfast.store.disk_inspection import (
     write_disk_file,
 )
 from holdfast.store.free_space import NO_ROOM
-from holdfast.store.other_disk import PLACEHOLDER_MARK, Mark, OtherDisk, Placed, make_like, mark_of
+from holdfast.store.other_disk import (
+    AREAS_OF_DIRECTORIES,
+    PLACEHOLDER_MARK,
+    Mark,
+    OtherDisk,
+    Placed,
+    make_like,
+    mark_of,
+)
 from holdfast.store.partition_placeholders import PartitionPlaceholders
 from holdfast.store.suitability import OTHER_DISK, check_hard_links, check_writable, failed
 from holdfast.system.file_id import MOST_DISKS, FileId, disk_of
 
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ETIMEDOUT, errno.ENOTCONN, errno.ESTALE})
-_PATIENCE_SECONDS = 30.0
 _NOT_NAMED = "it is no longer in store.other_disks"
 
 
@@ -115,6 +123,8 @@ class _Opening:
         self._disks: list[OtherDisk] = []
         self._lost: dict[str, LostDisk] = {}
         """The disks that are in use no more, by id."""
+        self._found: dict[str, dict[str, list[Directory]]] = {}
+        """The directories on each disk that is there, by its id and the area."""
         self._aside: list[Path] = []
 
     def opened(self, paths: list[Path]) -> OtherDisks:
@@ -146,20 +156,22 @@ class _Opening:
 
     def _find_partitions(self, partitions: PartitionPlaceholders, failed: Collection[str]) -> Iterator[Placed]:
         """Yield the placeholders of partitions' directories. Those of disks that are lost or have ``failed`` are removed."""
-        present = {disk.id for disk in self._present()}
-        for disk in self._present():
-            yield from partitions.of_disk(disk, is_given_up=disk.is_new or disk.id in failed)
+        found = {disk: self._found[disk.id][PARTITIONS] for disk in self._present()}
+        present = {disk.id for disk in found}
+        absent = {disk.id: disk for disk in self._disks if disk.is_absent and disk.id not in failed}
+        yield from partitions.on_disks(found, {disk.id for disk in found if disk.is_new or disk.id in failed}, absent)
         if any(known.disk not in present for known in self._known.disks):
-            absent = {disk.id: disk for disk in self._disks if disk.is_absent and disk.id not in failed}
             yield from partitions.without_disk(absent, present)
 
     def _open(self, path: Path) -> None:
         before = self._inspection.at(path)
         try:
-            within(_PATIENCE_SECONDS, partial(_probe, path))
+            within(PATIENCE_SECONDS, partial(_probe, path))
             lock_fd = lock_disk(path)
             self._undo.callback(os.close, lock_fd)  # last, when all that is new is gone
-            self._disks.append(self._made(self._inspection.look(path), lock_fd))
+            disk = self._made(self._inspection.look(path), lock_fd)
+            self._found[disk.id] = {area: directories(disk, area) for area in AREAS_OF_DIRECTORIES}
+            self._disks.append(disk)
         except OSError as problem:
             reason = str(problem.strerror)
             if before is None:
@@ -219,16 +231,18 @@ class _Opening:
     def _find_placed(self) -> Iterator[Placed]:
         """Yield the placeholders of disks in use. Others are removed, as if what they stand for had been."""
         disks = {disk.id: disk for disk in self._disks}
+        inodes = {each.name: each.stat.st_ino for areas in self._found.values() for each in areas[WORKDIRS]}
         for path, inode, mark in list(_placeholders(self._tree_fd)):
             here = b"/proc/self/fd/%d/%s" % (self._tree_fd, path)
             disk = disks.get(mark.disk)
-            if disk is not None and not (mark.is_leaving and disk.lacks(mark.name, path)):
-                if not disk.is_absent:
-                    if mark.is_leaving:  # and did not leave
-                        with suppress(OSError):  # a full disk: a later start does it
-                            os.setxattr(here, PLACEHOLDER_MARK, mark_of(disk, mark.name), follow_symlinks=False)
-                    _make_missing(disk, mark.name, os.stat(here, follow_symlinks=False), path)
-                yield Placed(inode, path, disk, mark.name)
+            inode_there = inodes.get(mark.name, 0)
+            if disk is not None and (inode_there or disk.is_absent or not mark.is_leaving):
+                if inode_there and mark.is_leaving:  # and did not leave
+                    with suppress(OSError):  # a full disk: a later start does it
+                        os.setxattr(here, PLACEHOLDER_MARK, mark_of(disk, mark.name), follow_symlinks=False)
+                elif not inode_there and not disk.is_absent:
+                    inode_there = _make_missing(disk, mark.name, os.stat(here, follow_symlinks=False), path)
+                yield Placed(inode, path, disk, mark.name, inode_there)
                 continue
             try:
                 os.rmdir(here)
@@ -240,20 +254,16 @@ class _Opening:
 
     def _place_again(self, disk: OtherDisk, placed: set[bytes]) -> Iterator[Placed]:
         """Make placeholders for directories without one whose paths are free; set others aside."""
-        for name in map(os.fsencode, os.listdir(disk.fds[WORKDIRS])):
+        for name, path, stat in self._found[disk.id][WORKDIRS]:
             if name in placed:
                 continue
-            path = disk.place_of(name, WORKDIRS)
-            inode = self._make_placeholder(disk, name, path) if path is not None else None
+            inode = self._make_placeholder(disk, name, path, stat) if path is not None else None
             if path is not None and inode is not None:
-                yield Placed(inode, path, disk, name)
-                continue
-            try:
-                os.rmdir(name, dir_fd=disk.fds[WORKDIRS])
-            except OSError:
-                self._aside.append(disk.set_aside(name, WORKDIRS))
+                yield Placed(inode, path, disk, name, stat.st_ino)
+            else:
+                self._aside += disk.remove_or_set_aside(name, WORKDIRS)
 
-    def _make_placeholder(self, disk: OtherDisk, name: bytes, path: bytes) -> int | None:
+    def _make_placeholder(self, disk: OtherDisk, name: bytes, path: bytes, like: os.stat_result) -> int | None:
         """Make the placeholder of a directory at ``path``, unless something is there; return its inode number."""
         here = b"/proc/self/fd/%d/%s" % (self._tree_fd, path)
         base = os.path.dirname(here)
@@ -264,7 +274,7 @@ class _Opening:
         except FileExistsError:
             if not stat_module.S_ISDIR(os.lstat(here).st_mode) or os.listdir(here):
                 return None
-        make_like(self._tree_fd, path, os.stat(name, dir_fd=disk.fds[WORKDIRS], follow_symlinks=False))
+        make_like(self._tree_fd, path, like)
         try:
             os.setxattr(here, PLACEHOLDER_MARK, mark_of(disk, name), os.XATTR_CREATE, follow_symlinks=False)
         except FileExistsError:  # it is another one's
@@ -286,31 +296,10 @@ def _probe(path: Path) -> None:
                 os.listdir(path / name)
 
 
-def within(seconds: float, function: Callable[[], None]) -> None:
-    """Call a function that may wait for a disk. Raises as it does, and ``OSError`` with ETIMEDOUT; it may go on then."""
-    problems: list[OSError] = []
-
-    def call() -> None:
-        try:
-            function()
-        except OSError as problem:
-            problems.append(problem)
-
-    thread = threading.Thread(target=call, name="disk", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        raise OSError(errno.ETIMEDOUT, f"it has not answered for {seconds:g} s")
-    if problems:
-        raise problems[0]
-
-
-def _make_missing(disk: OtherDisk, name: bytes, like: os.stat_result, path: bytes) -> None:
-    """Make the directory of a placeholder anew, if a crash has left none. Raises ``StoreUnsuitableError``."""
+def _make_missing(disk: OtherDisk, name: bytes, like: os.stat_result, path: bytes) -> int:
+    """Make the directory of a placeholder anew, and return its inode number. Raises ``StoreUnsuitableError``."""
     try:
-        disk.make(name, like, path)
-    except FileExistsError:
-        return
+        return disk.make(name, like, path)
     except OSError as problem:
         raise StoreUnsuitableError(
             f"the other disk {disk.path} lacks the working directory {os.fsdecode(path)}, which can't be made anew: "

@@ -5,22 +5,29 @@ millions of files. It does while a disk is not there, or gone for good. Placehol
 of one that is gone, or that a daemon has given up because it failed, are removed: what was there is fetched again.
 
 Nothing on a disk is deleted because its place in the tree is gone. A directory with files whose placeholder is missing, as
-after a power cut, gets it again, with the directories above, and is set aside if something else is there, or if it was given
-up.
+after a power cut, gets it again, with the directories above, which are closed to others: nobody knows whom they let in. It
+is set aside if something else is there, or if it was given up.
+
+A partition may have been removed and made anew just before a power cut, of which the first disk does not know, or the disk
+where it was. So a placeholder may name a directory that is gone: it becomes that of the one which has its path now. Of two
+with one path the one that was changed last is the later one, since the other was gone when it was made.
 """
 
 from __future__ import annotations
 
 import os
 import stat as stat_module
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from holdfast.store.disk_directories import Directory, is_empty
 from holdfast.store.disk_inspection import PARTITIONS
 from holdfast.store.other_disk import PLACEHOLDER_MARK, Mark, OtherDisk, Placed, make_like, mark_of
 from holdfast.store.tree import Tree
 
+_CLOSED = 0o700
+"""The mode of the directories above one that a power cut has taken: theirs is not known, and may have shut others out."""
 _LEAST_LEVELS_ABOVE = 3
 """The levels above a partition's directory: the zone, the directory of all state, that of an operator."""
 
@@ -35,22 +42,44 @@ class PartitionPlaceholders:
         self._tree = Tree(tree_fd)
         self.aside: list[Path] = []
         self.vacated: list[int] = []
+        self._living: set[bytes] = set()
+        """The names of the directories that may have placeholders."""
+        self._absent: Collection[str] = ()
 
-    def of_disk(self, disk: OtherDisk, *, is_given_up: bool) -> Iterator[Placed]:
-        """Yield those of a disk that is there; with ``is_given_up``, remove them. Raises ``OSError``."""
-        for name in map(os.fsencode, os.listdir(disk.fds[PARTITIONS])):
-            path = disk.place_of(name, PARTITIONS)
-            if path is not None and not is_given_up:
-                inode = self._placeholder(disk, name, path)
-                if inode is not None:
-                    yield Placed(inode, path, disk, name)
-                    continue
-            elif path is not None:
-                self._remove_if_of(disk, name, path)
-            try:
-                os.rmdir(name, dir_fd=disk.fds[PARTITIONS])
-            except OSError:
-                self.aside.append(disk.set_aside(name, PARTITIONS))
+    def on_disks(
+        self,
+        found: Mapping[OtherDisk, Sequence[Directory]],
+        given_up: Collection[str],
+        absent: Collection[str],
+    ) -> Iterator[Placed]:
+        """Yield those of the directories that were ``found`` on the disks that are there.
+
+        Those on disks with ids in ``given_up`` are removed. ``absent`` has the ids of disks whose directories are not known.
+        Raises ``OSError``.
+        """
+        latest: dict[bytes, tuple[OtherDisk, Directory]] = {}
+        others: list[tuple[OtherDisk, Directory]] = []
+        for disk, directories in found.items():
+            for each in directories:
+                last = latest.get(each.path) if each.path is not None else None
+                if each.path is None or disk.id in given_up:
+                    others.append((disk, each))
+                elif last is None or last[1].stat.st_ctime_ns < each.stat.st_ctime_ns:
+                    latest[each.path] = disk, each
+                    others += [last] if last is not None else []
+                else:
+                    others.append((disk, each))
+        self._living, self._absent = {each.name for _, each in latest.values()}, absent
+        for path, (disk, each) in latest.items():
+            inode = self._placeholder(disk, each, path)
+            if inode is not None:
+                yield Placed(inode, path, disk, each.name, each.stat.st_ino)
+            else:
+                others.append((disk, each))
+        for disk, each in others:
+            if each.path is not None and disk.id in given_up:
+                self._remove_if_of(disk, each.name, each.path)
+            self.aside += disk.remove_or_set_aside(each.name, PARTITIONS)
 
     def without_disk(self, absent: Mapping[str, OtherDisk], present: Collection[str]) -> Iterator[Placed]:
         """Yield the placeholders of disks that are ``absent``, and remove those of disks that are not ``present`` either.
@@ -70,25 +99,24 @@ class PartitionPlaceholders:
                 else:
                     self._remove(fd, entry.name, inode)
 
-    def _placeholder(self, disk: OtherDisk, name: bytes, path: bytes) -> int | None:
+    def _placeholder(self, disk: OtherDisk, directory: Directory, path: bytes) -> int | None:
         """Return the inode number of a directory's placeholder, which is made if need be; None if it can't have one."""
-        there = b"/proc/self/fd/%d/%s" % (disk.fds[PARTITIONS], name)
         parent, _, last = path.rpartition(b"/")
         try:
-            return self._marked(disk, name, parent, last)
+            return self._marked(disk, directory.name, parent, last)
         except NotADirectoryError:
             return None
         except FileNotFoundError:
-            if not os.listdir(there):
+            if is_empty(disk, directory.name, PARTITIONS):
                 return None
-        like = os.stat(there)
-        fd = self._tree.make_directories(parent, stat_module.S_IMODE(like.st_mode), like.st_uid, like.st_gid)
+        like = directory.stat
+        fd = self._tree.make_directories(parent, _CLOSED, like.st_uid, like.st_gid)
         try:
-            os.mkdir(last, 0o700, dir_fd=fd)
+            os.mkdir(last, _CLOSED, dir_fd=fd)
             make_like(fd, last, like)
         finally:
             os.close(fd)
-        return self._marked(disk, name, parent, last)
+        return self._marked(disk, directory.name, parent, last)
 
     def _marked(self, disk: OtherDisk, name: bytes, parent: bytes, last: bytes) -> int | None:
         """Mark an empty directory as the placeholder of the one with this name on ``disk``; return its inode number.
@@ -103,13 +131,17 @@ class PartitionPlaceholders:
             if not stat_module.S_ISDIR(found.st_mode) or os.listdir(here):
                 return None
             mark = Mark.at(here)
-            if mark is not None and not mark.is_of(disk, name):
+            if mark is not None and not mark.is_of(disk, name) and self._is_valid(mark):
                 return None
-            if mark is None or mark.is_leaving:
+            if mark != (disk.id, name, False):
                 os.setxattr(here, PLACEHOLDER_MARK, mark_of(disk, name), follow_symlinks=False)
             return found.st_ino
         finally:
             os.close(fd)
+
+    def _is_valid(self, mark: Mark) -> bool:
+        """Say whether a placeholder with this mark may stand for the directory that it names."""
+        return not mark.is_leaving and (mark.name in self._living or mark.disk in self._absent)
 
     def _remove_if_of(self, disk: OtherDisk, name: bytes, path: bytes) -> None:
         """Remove the placeholder of a directory, if it has one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -11,12 +10,16 @@ from holdfast.system.file_id import FileId, id_on
 
 
 class Placeholder(NamedTuple):
-    """A directory on another disk: its id, which is the placeholder's, its path in the tree, the disk, its name there."""
+    """A directory on another disk: its id, which is the placeholder's, its path in the tree, the disk, its name there.
+
+    ``inode_there`` is its inode number there; 0 if the disk is absent.
+    """
 
     id: FileId
     path: bytes
     disk: OtherDisk
     name: bytes
+    inode_there: int = 0
 
     @property
     def directory_fd(self) -> int:
@@ -43,10 +46,9 @@ class Placeholders:
             self.add(each)
 
     def add(self, placeholder: Placeholder) -> None:
-        """Add one. Raises ``OSError`` if the directory is not there."""
-        if not placeholder.disk.is_absent:
-            there = os.stat(placeholder.name, dir_fd=placeholder.directory_fd, follow_symlinks=False)
-            id_there = id_on(placeholder.disk.number, there.st_ino)
+        """Add one."""
+        if placeholder.inode_there:
+            id_there = id_on(placeholder.disk.number, placeholder.inode_there)
             self._ids[id_there], self._ids_there[placeholder.id] = placeholder.id, id_there
         self._by_id[placeholder.id] = self._by_path[placeholder.path] = self._by_name[placeholder.name] = placeholder
         self.deepest = max(self.deepest, placeholder.path.count(b"/") + 1)

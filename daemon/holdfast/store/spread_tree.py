@@ -28,7 +28,7 @@ from holdfast.store.descent import DIRECTORY
 from holdfast.store.disk_choice import DiskChoice, PartitionDisks, Reserve
 from holdfast.store.free_space import NO_ROOM
 from holdfast.store.held_directories import HeldDirectories
-from holdfast.store.other_disk import AREAS_OF_DIRECTORIES, PLACEHOLDER_MARK, OtherDisk, Placed, is_workdir, mark_of
+from holdfast.store.other_disk import AREAS_OF_DIRECTORIES, PLACEHOLDER_MARK, OtherDisk, Placed, area_of, is_workdir, mark_of
 from holdfast.store.placeholders import Placeholder, Placeholders
 from holdfast.store.tree import Tree
 from holdfast.system.file_id import NO_FILE, FileId, FileStat, as_listed, disk_of, id_on, with_id
@@ -195,34 +195,36 @@ class SpreadTree(Tree):
         self._place(partitions.made(path), parent_fd, path, path.rpartition(b"/")[2])
 
     def _place(self, disks: Iterable[OtherDisk | None], parent_fd: int, path: bytes, name: bytes) -> None:
-        """Let the directory ``name`` be on the first of the disks that takes it; None: where it is."""
+        """Let the directory ``name``, if empty, be on the first of the disks that takes it; None: where it is.
+
+        It stays where it is if the first disk can't read it, or does not take the mark.
+        """
+        here = b"/proc/self/fd/%d/%s" % (parent_fd, name)
+        try:
+            found = os.stat(here, follow_symlinks=False)
+            if os.listdir(here):
+                return
+        except OSError as problem:
+            _log.warning("%s stays on the first disk, which can't read it: %s", os.fsdecode(path), problem)
+            return
+        new = uuid.uuid4().hex.encode()
         for disk in disks:
             if disk is None:
                 return
             try:
-                self._move(disk, parent_fd, path, name)
+                inode_there = disk.make(new, found, path)
             except OSError as problem:
                 _log.warning("%s takes no directory: %s", disk.path, problem)
                 disk.note(problem)
                 continue
+            try:
+                os.setxattr(here, PLACEHOLDER_MARK, mark_of(disk, new), follow_symlinks=False)
+            except OSError as problem:
+                _log.warning("%s stays on the first disk, which takes no mark: %s", os.fsdecode(path), problem)
+                disk.remove_or_set_aside(new, area_of(path))
+                return
+            self._add(Placeholder(FileId(found.st_ino), path, disk, new, inode_there))
             return
-
-    def _move(self, disk: OtherDisk, parent_fd: int, path: bytes, name: bytes) -> None:
-        """Let the empty directory ``name`` become the placeholder of a directory on ``disk``. Raises ``OSError``."""
-        here = b"/proc/self/fd/%d/%s" % (parent_fd, name)
-        if os.listdir(here):
-            return
-        found = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
-        new = uuid.uuid4().hex.encode()
-        disk.make(new, found, path)
-        try:
-            os.setxattr(here, PLACEHOLDER_MARK, mark_of(disk, new), follow_symlinks=False)
-            self._add(Placeholder(FileId(found.st_ino), path, disk, new))
-        except OSError:
-            with suppress(OSError):
-                os.removexattr(here, PLACEHOLDER_MARK, follow_symlinks=False)
-            os.rmdir(new, dir_fd=disk.area_fd(path))
-            raise
 
     def remove_directory(self, parent_fd: int, name: bytes) -> None:
         """rmdir(2). Raises ``OSError``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +17,10 @@ from holdfast.checkpoints.partition_directories import PartitionDirectories
 from holdfast.config import Durability
 from holdfast.store import DiskSpace, OtherDisk, Space, disk_space
 from holdfast.store.disk_choice import DiskChoice, PartitionDisks, _share
+from holdfast.store.disk_inspection import SUBDIRECTORIES
+from holdfast.store.held_directories import HeldDirectories
 from holdfast.store.placeholders import Placeholder, Placeholders
+from holdfast.store.spread_tree import SpreadTree
 from holdfast.system.file_id import FileId, id_on
 from holdfast.zones import Fallbacks, ZoneMap
 
@@ -79,6 +83,38 @@ def test_a_disk_is_chosen_once_for_a_directory_until_it_is_made_or_the_disk_fail
     one.has_failed = other.has_failed = True
     assert chosen.of(b"q") is None
     assert chosen.made(b"q") == [None]
+
+
+@pytest.mark.parametrize("failing", ["listdir", "setxattr"])
+def test_an_error_of_the_first_disk_is_not_taken_for_one_of_another_disk(
+    tmp_path: Path, first_fd: int, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    fds = {}
+    for name in (".", *SUBDIRECTORIES):
+        (tmp_path / "other" / name).mkdir(parents=True, exist_ok=True)
+        fds[name] = os.open(tmp_path / "other" / name, os.O_RDONLY)
+    other = OtherDisk(1, "id", tmp_path / "other", "/", -1, fds)
+    monkeypatch.setattr(other, "space", lambda: DiskSpace(2**60, 2**60))
+    (tmp_path / "p").mkdir()
+    tree = SpreadTree(first_fd, HeldDirectories(), [other], [])
+    tree.spread_partitions(lambda path: path, none_kept)
+    call, here = getattr(os, failing), b"/proc/self/fd/%d/p" % first_fd
+
+    def fails(path: bytes, *arguments: Any, **options: Any) -> Any:
+        if path == here:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return call(path, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, failing, fails)
+        tree.place_partition(first_fd, b"p")
+    assert not other.has_failed
+    assert tree.partitions_on(1) == []
+    assert os.listdir(tmp_path / "other/partitions") == []
+    tree.place_partition(first_fd, b"p")
+    assert tree.partitions_on(1) == [b"p"]
+    for fd in fds.values():
+        os.close(fd)
 
 
 def placeholder(path: bytes, number: int, disk: Any) -> Placeholder:

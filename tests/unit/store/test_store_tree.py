@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from holdfast.store import RENAME_EXCHANGE, RENAME_NOREPLACE, Tree, rename_with_flags
 from holdfast.store import tree as tree_module
+from holdfast.store.disk_directories import within
 from holdfast.store.held_directories import HeldDirectories
-from holdfast.store.other_disks import within
 from holdfast.store.removal import remove
 from holdfast.store.spread_tree import SpreadTree
 from tests.support.disks.deep_trees import dig
