@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,7 +15,9 @@ import pytest
 from tests.conftest import NodeFactory
 from tests.crash.test_named_points import crash
 from tests.support.daemons.aftermath import assert_in_order
-from tests.support.daemons.node import Node
+from tests.support.daemons.faults.crash_points import POINT
+from tests.support.daemons.faults.switches import ARMED
+from tests.support.daemons.node import Node, StartError, wait_until
 from tests.support.disks.mounts import mounted_image
 from tests.support.disks.power_cuts import KEPT
 from tests.support.disks.recorded_disk import RecordedDisk
@@ -62,8 +65,11 @@ def remove(node: Node) -> None:
 PLACING = ("other disk: made, not marked", "other disk: marked, not known")
 
 
-def check_works(node: Node, workspace: Path) -> None:
-    """A partition is written, read and found again, on the other disk, whatever a crash has left."""
+def check_works(node: Node, workspace: Path, aside: int = 0) -> None:
+    """A partition is written, read and found again, on the other disk, whatever a crash has left.
+
+    ``aside`` is the number of directories that were set aside.
+    """
     partition(node).mkdir(parents=True, exist_ok=True)
     (partition(node) / "2.changelog").write_bytes(b"it goes on")
     there = list((workspace / "other/holdfast/partitions").glob("*/2.changelog"))
@@ -72,7 +78,7 @@ def check_works(node: Node, workspace: Path) -> None:
     node.start()
     assert (partition(node) / "2.changelog").read_bytes() == b"it goes on"
     assert len(os.listdir(workspace / "other/holdfast/partitions")) == 1
-    assert os.listdir(workspace / "other/holdfast/trash") == []
+    assert len(os.listdir(workspace / "other/holdfast/trash")) == aside
     assert_in_order(node)
 
 
@@ -109,6 +115,37 @@ def test_a_directory_that_is_removed_is_there_empty_or_gone(node: Node, workspac
     assert os.listdir(node.checkpoints / "q/state/0") == []
     assert os.listdir(workspace / "other/holdfast/partitions") == []
     check_works(node, workspace)
+
+
+def test_what_was_given_up_and_not_sent_is_told_of_by_the_daemon_after_next(
+    node: Node, remote_files: Path, workspace: Path
+) -> None:
+    node.settings["checkpoints.durability"] = "async"
+    node.start()
+    write_in_a_new_one(node)
+    wait_until(lambda: node.status().unsent == [])
+    remote_files.rename(remote_files.with_name("away"))
+    (partition(node) / "2.changelog").write_bytes(b"not sent")
+    node.kill()
+    remote_files.with_name("away").rename(remote_files)
+    notes = node.store / "disks.json"
+    (disk,) = (known := json.loads(notes.read_text()))["disks"]
+    disk["has_failed"] = True  # as a daemon notes it, and then dies
+    notes.write_text(json.dumps(known))
+    armed = node.directory / "armed"
+    armed.touch()
+    node.faults = ["crash_at_point"]
+    node.environment.update({POINT: "failed disk: set aside, entries there", ARMED: str(armed)})
+    with suppress(StartError):  # it may die before it has said that it is ready
+        node.start()
+    node.crashed()
+    node.faults = []
+    node.start()
+    assert node.wait_event("unsent-lost")["path"] == "checkpoints/q/state/0/3/2.changelog"
+    assert node.status().unsent == []
+    wait_until(lambda: json.loads(notes.read_text())["disks"][0]["is_to_forget"] is False)
+    assert (partition(node) / "1.changelog").read_bytes() == b"changes"
+    check_works(node, workspace, aside=1)
 
 
 def places_on(disk: Path) -> set[str]:

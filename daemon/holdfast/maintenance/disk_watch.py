@@ -29,7 +29,7 @@ async def watch_disks(base: Foundation, workdirs: Workdirs) -> None:
     others, lost = base.parts.store.others, LostPartitions(base)
     async with trio.open_nursery() as nursery:
         for number in others.given_up:
-            nursery.start_soon(lost.forget_files, number)
+            nursery.start_soon(lost.forget_given_up, number)
         for disk in others.present:
             nursery.start_soon(_watch, disk, base, workdirs, lost)
 

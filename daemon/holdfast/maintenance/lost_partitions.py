@@ -2,13 +2,15 @@
 
 That the disk has failed is noted first, so that no later daemon takes up what is there, which others may have deleted in
 their stores meanwhile. Then the placeholders go, with the names below, then what the index knows of the files. A crash in
-between leaves placeholders, which the next start removes, or entries, which its daemon forgets here.
+between leaves placeholders, which the next start removes, or entries, which its daemon forgets here: that these may be left
+is noted until it has done so.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 
 import trio
 
@@ -30,15 +32,13 @@ class LostPartitions:
     def __init__(self, base: Foundation) -> None:
         parts = base.parts
         self._store, self._tree, self._zones = parts.store, parts.store.tree, parts.zones
-        self._entries, self._marks, self._events = parts.index.entries, parts.index.marks, parts.events
+        self._index, self._entries, self._marks = parts.index, parts.index.entries, parts.index.marks
+        self._events = parts.events
         self._invalidation = base.invalidation
 
     async def drop(self, disk: OtherDisk) -> None:
         """Remove the directories on ``disk``. Those that something holds up are left for the next call."""
-        try:
-            await trio.to_thread.run_sync(self._store.note_failed, disk)
-        except (OSError, HoldfastError) as problem:
-            _log.warning("that the disk %s has failed can't be noted: %s", disk.path, problem)
+        if not await self._is_noted(self._store.note_failed, disk.number):
             return
         paths = self._tree.partitions_on(disk.number)
         for start in range(0, len(paths), _IN_ONE_STEP):
@@ -50,6 +50,21 @@ class LostPartitions:
             self._invalidation.forget_removed()
             await trio.lowlevel.checkpoint()
         await self.forget_files(disk.number)
+
+    async def forget_given_up(self, disk: int) -> None:
+        """Forget the files on the disk with this number that an earlier daemon, or this start, has given up."""
+        await self.forget_files(disk)
+        if await trio.to_thread.run_sync(self._index.sync):
+            await self._is_noted(self._store.note_forgotten, disk)
+
+    async def _is_noted(self, note: Callable[[int], None], disk: int) -> bool:
+        """Note something of the disk with this number; return whether that succeeded."""
+        try:
+            await trio.to_thread.run_sync(note, disk)
+        except (OSError, HoldfastError) as problem:
+            _log.warning("the store's disks.json can't be changed: %s", problem)
+            return False
+        return True
 
     async def forget_files(self, disk: int) -> None:
         """Forget the files in such directories on the disk with this number: they are in the tree no more."""

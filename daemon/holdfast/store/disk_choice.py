@@ -21,6 +21,11 @@ class DiskChoice:
         self._first_fd = first_fd
         self._others = others
 
+    def has_room(self, disk: OtherDisk | None, reserve: Reserve) -> bool:
+        """Say whether a disk works and has space above its reserve. None is the first disk."""
+        space = disk_space(self._first_fd) if disk is None else disk.space()
+        return (disk is None or not disk.has_failed) and _share(space, 1, reserve(space))[0] > 0
+
     def by_room(self, counts: Counter[int], reserve: Reserve) -> list[OtherDisk | None]:
         """Return all disks that work, the one with the most room first; None is the first disk.
 
@@ -52,14 +57,24 @@ class PartitionDisks:
         """The choices for directories that are not there yet: what is fetched for one is written to that disk before."""
 
     def of(self, path: bytes) -> OtherDisk | None:
-        """Return the disk for the partition's directory at ``path``, the same until it is made. None: the first."""
-        chosen = self._chosen.get(path)
-        if path not in self._chosen or (chosen is not None and chosen.has_failed):
-            if len(self._chosen) >= _MOST_CHOICES:
-                self._chosen.clear()  # a fetch that was under way finds its directory on another disk, and begins again
-            chosen = self._chosen[path] = self._by_room()[0]
-            self._counts[_number(chosen)] += 1
-        return chosen
+        """Return the disk for the partition's directory at ``path``, the same until it is made. None: the first.
+
+        Another one is chosen if the disk fails, or has only its reserve left while another one has more. A fetch that is
+        under way finds its directory on another disk then, and begins again.
+        """
+        before = self._chosen.get(path)
+        if path in self._chosen and self._choice.has_room(before, self._reserve):
+            return before
+        best = self._by_room()[0]
+        if path in self._chosen:
+            if not (before is not None and before.has_failed) and not self._choice.has_room(best, self._reserve):
+                return before
+            self._counts[_number(before)] -= 1
+        elif len(self._chosen) >= _MOST_CHOICES:
+            self._chosen.clear()
+        self._chosen[path] = best
+        self._counts[_number(best)] += 1
+        return best
 
     def made(self, path: bytes) -> list[OtherDisk | None]:
         """Return the disks for a directory that is made now, the chosen one before the others."""

@@ -43,6 +43,7 @@ class KnownDisk(msgspec.Struct):
     """A disk that is in use: its number in ids of files, its own id, where it is, and where its file system is mounted.
 
     ``has_failed``: it has failed while a daemon ran, which has given up the partitions' directories there.
+    ``is_to_forget``: the index may still know files in directories that were given up there.
     """
 
     number: int
@@ -50,6 +51,7 @@ class KnownDisk(msgspec.Struct):
     path: str
     mountpoint: str = ""
     has_failed: bool = False
+    is_to_forget: bool = False
 
 
 class KnownDisks(msgspec.Struct):
@@ -101,9 +103,18 @@ class KnownDisks(msgspec.Struct):
     @classmethod
     def note_failed(cls, store: Path, number: int) -> None:
         """Note that the disk with this number has failed. Raises ``OSError`` and ``StoreUnsuitableError``."""
+        cls._change(store, number, has_failed=True)
+
+    @classmethod
+    def note_forgotten(cls, store: Path, number: int) -> None:
+        """Note that the index knows nothing any more of what was given up on a disk. Raises as ``note_failed`` does."""
+        cls._change(store, number, is_to_forget=False)
+
+    @classmethod
+    def _change(cls, store: Path, number: int, **changes: bool) -> None:
+        """Change what is known of one disk. The caller lets no other thread change it meanwhile."""
         known = cls.read(store)
-        for disk in known.disks:
-            disk.has_failed |= disk.number == number
+        known.disks = [msgspec.structs.replace(disk, **changes) if disk.number == number else disk for disk in known.disks]
         known.write(store)
 
     def write(self, store: Path) -> None:

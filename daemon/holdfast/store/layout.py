@@ -20,9 +20,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.errors import StoreInUseError, StoreUnsuitableError
@@ -41,7 +42,6 @@ from holdfast.store.format_file import (
 )
 from holdfast.store.free_space import NO_ROOM, left_out_if_full
 from holdfast.store.held_directories import NOTES_BYTES, HeldDirectories, HeldDirectory
-from holdfast.store.other_disk import OtherDisk
 from holdfast.store.other_disks import NO_OTHER_DISKS, OtherDisks, open_other_disks
 from holdfast.store.outside_calls import Answer, OutsideCalls
 from holdfast.store.quarantine import Quarantine
@@ -85,6 +85,8 @@ class StoreDirectory:
     others: OtherDisks
     _descriptors: tuple[int, ...]
     _undo: ExitStack
+    _noting: threading.Lock = field(init=False, default_factory=threading.Lock)
+    """Held while ``disks.json`` is changed: disks may fail together."""
 
     @classmethod
     def open(cls, path: Path, other_disks: Sequence[Path] = ()) -> StoreDirectory:
@@ -196,9 +198,18 @@ class StoreDirectory:
         """The directory of the index."""
         return self.path / "index"
 
-    def note_failed(self, disk: OtherDisk) -> None:
-        """Note, over restarts, that a disk has failed. Raises ``OSError`` and ``StoreUnsuitableError``."""
-        KnownDisks.note_failed(self.path, disk.number)
+    def note_failed(self, disk: int) -> None:
+        """Note, over restarts, that the disk with this number has failed.
+
+        Raises ``OSError`` and ``StoreUnsuitableError``.
+        """
+        with self._noting:
+            KnownDisks.note_failed(self.path, disk)
+
+    def note_forgotten(self, disk: int) -> None:
+        """Note that the index knows nothing any more of what was given up on a disk. Raises as ``note_failed`` does."""
+        with self._noting:
+            KnownDisks.note_forgotten(self.path, disk)
 
     def close(self) -> None:
         """Close all descriptors, which releases the lock."""

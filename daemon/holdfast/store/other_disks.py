@@ -79,7 +79,7 @@ class OtherDisks(NamedTuple):
     aside: Sequence[Path] = ()
     """The directories that belong to no path, where they are now."""
     given_up: Sequence[int] = ()
-    """The numbers of disks in use whose partitions' directories were given up."""
+    """The numbers of disks in use whose partitions' directories were given up, and may still be known to the index."""
     vacated: Sequence[FileId] = ()
     """The ids of placeholders of partitions' directories that were removed."""
 
@@ -141,13 +141,21 @@ class _Opening:
         failed = {known.disk for known in self._known.disks if known.has_failed}
         partitions = PartitionPlaceholders(self._tree_fd)
         placed += self._find_partitions(partitions, failed)
+        to_forget = failed | {known.disk for known in self._known.disks if known.is_to_forget}
         disks = [
-            KnownDisk(disk.number, disk.id, str(disk.path), disk.mountpoint, disk.id in failed and disk.is_absent)
+            KnownDisk(
+                disk.number,
+                disk.id,
+                str(disk.path),
+                disk.mountpoint,
+                has_failed=disk.id in failed and disk.is_absent,
+                is_to_forget=disk.id in to_forget,
+            )
             for disk in self._disks
         ]
         self._known.changed_to(disks).write(self._store)
         lost = [lost for lost in self._lost.values() if lost.problem or lost.workdirs]
-        given_up = [disk.number for disk in self._disks if disk.id in failed]
+        given_up = [disk.number for disk in self._disks if disk.id in to_forget]
         vacated = [FileId(inode) for inode in partitions.vacated]
         return OtherDisks(self._disks, placed, lost, [*self._aside, *partitions.aside], given_up, vacated)
 

@@ -69,6 +69,33 @@ def test_by_default_everybody_reads_and_root_alone_writes(root_fd: int) -> None:
     assert asked.may_put(place("a/b"), b"c", Caller(0, 0, 0))
 
 
+class OnSeveralDisks(Tree):
+    """A tree with other disks, and with a placeholder in the zone or without. It counts the directories that are opened."""
+
+    is_spread = True
+
+    def __init__(self, root_fd: int, *, is_placed: bool) -> None:
+        super().__init__(root_fd)
+        self.is_placed = is_placed
+        self.opened = 0
+
+    def is_placed_below(self, path: bytes) -> bool:
+        return self.is_placed and path == b"blobs"
+
+    def open_child(self, directory_fd: int, name: bytes) -> int:
+        self.opened += 1
+        return super().open_child(directory_fd, name)
+
+
+@pytest.mark.parametrize("is_placed", [True, False])
+def test_each_directory_is_opened_only_where_one_may_be_on_another_disk(tree: Path, root_fd: int, is_placed: bool) -> None:
+    (tree / "blobs/a/b/c/d").mkdir(parents=True)
+    spread = OnSeveralDisks(root_fd, is_placed=is_placed)
+    asked = ObjectRights(spread, {"blobs": Ownership(-1, -1, 0o644, 0o755)})
+    assert asked.may_search(place("a/b/c/d"), caller(ALICE))
+    assert spread.opened == (4 if is_placed else 0)
+
+
 def test_deep_directories_are_gone_through_by_their_own_rights(tree: Path, root_fd: int) -> None:
     path, levels = tree / "blobs", 100  # more than are looked at from one descriptor
     for _ in range(levels):

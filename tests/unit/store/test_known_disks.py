@@ -1,12 +1,13 @@
-"""The numbers of other disks: none is given again while something may know files by it."""
+"""What a store knows of its other disks over restarts: numbers, of which none is given again too early, and failures."""
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
-from holdfast.store import disk_inspection
+from holdfast.store import StoreDirectory, disk_inspection
 from holdfast.store.disk_inspection import KnownDisk, KnownDisks
 from holdfast.system.file_id import MOST_DISKS
 
@@ -33,3 +34,19 @@ def test_a_number_is_given_again_after_the_next_boot_once_all_have_been_given(
     known = known.changed_to([disk(1), disk(2), disk(3)])
     assert known.let_go == [MOST_DISKS]
     assert known.new_number([1, 2, 3]) == 4
+
+
+def test_disks_that_fail_together_are_all_noted(workspace: Path) -> None:
+    store = StoreDirectory.open(workspace / "store")
+    numbers = range(1, 9)
+    try:
+        for _ in range(20):
+            KnownDisks([disk(number) for number in numbers]).write(store.path)
+            threads = [threading.Thread(target=store.note_failed, args=[number]) for number in numbers]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert [known.number for known in KnownDisks.read(store.path).disks if known.has_failed] == list(numbers)
+    finally:
+        store.close()

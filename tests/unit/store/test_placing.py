@@ -51,8 +51,9 @@ def first_fd(tmp_path: Path) -> Iterator[int]:
 
 
 def disk(number: int, free_bytes: int) -> Any:
-    space = DiskSpace(10 * free_bytes, free_bytes)
-    return SimpleNamespace(number=number, has_failed=False, is_absent=False, space=lambda: space)
+    made = SimpleNamespace(number=number, has_failed=False, is_absent=False, free_bytes=free_bytes)
+    made.space = lambda: DiskSpace(10 * free_bytes, made.free_bytes)
+    return made
 
 
 def none_kept(_: DiskSpace) -> Space:
@@ -83,6 +84,21 @@ def test_a_disk_is_chosen_once_for_a_directory_until_it_is_made_or_the_disk_fail
     one.has_failed = other.has_failed = True
     assert chosen.of(b"q") is None
     assert chosen.made(b"q") == [None]
+
+
+def test_another_disk_is_chosen_for_a_directory_once_the_first_choice_has_only_its_reserve_left(first_fd: int) -> None:
+    free_bytes = disk_space(first_fd).free_bytes
+    one, other = (disk(number, number * 100 * free_bytes) for number in (1, 2))
+    choice = DiskChoice(first_fd, [one, other])
+    chosen = PartitionDisks(choice, lambda path: path, lambda space: Space(0, 2 * free_bytes))
+    assert [chosen.of(b"p")] == [other]
+    other.free_bytes = one.free_bytes = 2 * free_bytes
+    assert [chosen.of(b"p")] == [other]  # no other has more than its reserve either
+    one.free_bytes += 1000
+    assert [chosen.of(b"p") for _ in range(3)] == [one] * 3
+    other.free_bytes += 2000
+    assert chosen.of(b"p") is one
+    assert chosen.made(b"p") == [one, other, None]
 
 
 @pytest.mark.parametrize("failing", ["listdir", "setxattr"])
@@ -147,9 +163,33 @@ def test_the_nearest_placeholder_above_a_path_is_found(tmp_path: Path) -> None:
         False,
     ]
     assert (placeholders.on(1, workdirs=True), placeholders.on(1, workdirs=False)) == ([workdir.path], [partition.path])
+    beside = placeholder(b"checkpoints/q/state/0/4", 9, gone)
+    placeholders.add(beside)
+    placeholders.drop(beside)
+    assert placeholders.is_any_below(b"checkpoints/q/state")
     placeholders.drop(partition)
+    assert not placeholders.is_any_below(b"checkpoints/q/state")
+    assert not placeholders.is_any_below(b"checkpoints")
+    assert placeholders.is_any_below(b"work")
     assert placeholders.above(b"checkpoints/q/state/0/3") is None
     assert placeholders.id_of(id_on(1, 5)) == id_on(1, 5)
+
+
+class NotGoneThrough(dict[bytes, Placeholder]):
+    """Fails if somebody goes through all of it."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        raise AssertionError
+
+
+def test_directories_without_placeholders_are_told_without_a_look_at_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = OtherDisk(1, "id", tmp_path, "/", -1, {}, problem="it is not there")
+    placeholders = Placeholders(placeholder(b"checkpoints/q/state/0/%d" % number, number, gone) for number in range(3))
+    monkeypatch.setattr(placeholders, "_by_path", NotGoneThrough(placeholders._by_path))
+    assert placeholders.is_any_below(b"checkpoints/q/state")
+    assert not placeholders.is_any_below(b"work/a/rocksdb")
 
 
 def test_what_is_a_partitions_directory() -> None:

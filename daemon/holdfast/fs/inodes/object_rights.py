@@ -114,8 +114,9 @@ class ObjectRights:
         if len(key) > LONGEST_KEY_BYTES:
             return None
         ownership = self._owners[place.zone.remote]
-        with closing(_LocalWay(self._tree)) as way:
-            found = way.down(os.fsencode(place.zone.remote)) or _implied_directory(ownership, os.stat(self._tree.root_fd))
+        zone = os.fsencode(place.zone.remote)
+        with closing(_LocalWay(self._tree, is_spread=self._tree.is_placed_below(zone))) as way:
+            found = way.down(zone) or _implied_directory(ownership, os.stat(self._tree.root_fd))
             nearest = found
             if not may_pass(found):
                 return None
@@ -145,16 +146,18 @@ class _Reached(NamedTuple):
 class _LocalWay:
     """A walk down the local tree from its root, which takes time for each level once.
 
+    ``is_spread`` says whether directories on the way may be on other disks.
+
     Paths are short: after some levels the directory there is opened, and the walk goes on from it. All on the way are found
     to be directories in one step of the event loop, so no symbolic link is followed.
     """
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, *, is_spread: bool) -> None:
         self._tree = tree
         self._anchor = tree.root_fd
         self._names: list[bytes] = []
-        self._levels_at_once = 1 if tree.is_spread else _LEVELS_AT_ONCE
-        """Where directories may be on other disks, the system does not find the way from one to the next by itself."""
+        self._levels_at_once = 1 if is_spread else _LEVELS_AT_ONCE
+        """Where directories are on other disks, the system does not find the way from one to the next by itself."""
 
     def down(self, name: bytes) -> _Owned | None:
         """Go down to a directory, and return its owner and mode: ``_BARRED`` if it is none, None if there is nothing."""

@@ -19,6 +19,7 @@ from holdfast.fs.writeback.remote_deletes import RemoteDeletes
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index.entries import Entries
 from holdfast.index.marks import NameMarks
+from holdfast.maintenance.lost_partitions import LostPartitions
 from holdfast.store import OtherDisk, Quarantine, Staging
 from holdfast.store.spread_tree import SpreadTree
 from holdfast.store.staging import Orphanage, Trash
@@ -63,6 +64,7 @@ POINTS = {
     "other disk: directory gone, placeholder there": Point(SpreadTree, "_drop"),
     "other disk: made, not marked": Point(OtherDisk, "make", after=True),
     "other disk: marked, not known": Point(SpreadTree, "_add"),
+    "failed disk: set aside, entries there": Point(LostPartitions, "forget_given_up"),
     "evict: entry gone, file there": Point(Entries, "discard", after=True),
     "quarantine: moved, no reason": Point(Quarantine, "_took"),
     "async: before the mark": Point(WritebackQueue, "keep"),
