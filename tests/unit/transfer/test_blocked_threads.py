@@ -11,11 +11,20 @@ from holdfast.system import blocked_threads as module
 from holdfast.system.blocked_threads import blocked_threads
 
 
-def add(proc: Path, process: int, thread: int, state: str, sleeps: int, name: str = "java") -> None:
+def add(
+    proc: Path,
+    process: int,
+    thread: int,
+    state: str,
+    sleeps: int,
+    name: str = "java",
+    where: str = "rwsem_down_write_slowpath",
+) -> None:
     """Show a thread as the kernel does (proc(5))."""
     directory = proc / str(process) / "task" / str(thread)
     directory.mkdir(parents=True)
     (directory / "stat").write_text(f"{thread} ({name}) {state} 1 {process} 0 -1 4194304\n")
+    (directory / "wchan").write_text(where)
     (directory / "status").write_text(
         f"Name:\t{name}\nState:\t{state}\nvoluntary_ctxt_switches:\t{sleeps}\nnonvoluntary_ctxt_switches:\t9\n"
     )
@@ -30,6 +39,13 @@ def test_only_those_that_no_signal_wakes_are_told(tmp_path: Path) -> None:
     (tmp_path / "30/task/31").mkdir(parents=True)  # it ends meanwhile
     (tmp_path / "40").mkdir()
     assert blocked_threads(str(tmp_path)) == {11: 6, 21: 8}
+
+
+@pytest.mark.parametrize("where", ["folio_wait_bit_common", "wait_on_page_bit_common", "__lock_page", "io_schedule"])
+def test_who_waits_for_the_bytes_of_a_file_waits_for_nobody(tmp_path: Path, where: str) -> None:
+    add(tmp_path, 10, 11, "D", 6, where=where)
+    add(tmp_path, 10, 12, "D", 7, where="0")
+    assert blocked_threads(str(tmp_path)) == {12: 7}
 
 
 def test_who_looks_is_not_blocked() -> None:
