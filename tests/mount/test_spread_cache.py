@@ -336,6 +336,8 @@ def test_a_disk_that_is_pulled_out_takes_its_copies_alone_and_they_are_fetched_a
         on_bad, on_sound = numbers_on(bad.path / "holdfast"), numbers_on(sound)
         assert 0 < len(on_bad) < 9
         assert 0 < len(on_sound) < 9
+        partition(node, on_bad[0]).chmod(0o700)
+        os.chown(partition(node, on_bad[0]), ALICE.uid, ALICE.gid)
         proxy.down()
         for number in (on_bad[0], on_sound[0]):
             (partition(node, number) / "2.changelog").write_bytes(b"not sent")
@@ -350,6 +352,9 @@ def test_a_disk_that_is_pulled_out_takes_its_copies_alone_and_they_are_fetched_a
         assert (partition(node, on_sound[0]) / "2.changelog").read_bytes() == b"not sent"
         check(node, *range(9))
         assert fetched(node) == 2 * len(on_bad)
+        rights = partition(node, on_bad[0]).stat()
+        assert (rights.st_mode & 0o7777, rights.st_uid) == (0o700, ALICE.uid)
+        assert partition(node, on_bad[1]).stat().st_mode & 0o7777 == 0o755
         (partition(node, on_bad[0]) / "3.changelog").write_bytes(b"it goes on")
         wait_until(lambda: node.status().unsent == [])
         node.expected_faults.append("is lost")
@@ -403,26 +408,30 @@ def test_what_was_not_sent_from_a_disk_is_sent_when_it_is_there_again(
         stack.callback(node.start().clean_up)
         made = write(node, *range(4))
         wait_until(lambda: node.status().unsent == [])
-        (away, *_) = (directory for directory in made if disks.disk_of(directory, node) == 2)
+        (away, *_), (here, *_) = ([each for each in made if disks.disk_of(each, node) == number] for number in (1, 2))
         proxy.down()
-        (away / "2.changelog").write_bytes(b"not sent")
+        for directory in (away, here):  # files of an earlier daemon are tried in the order of their disks
+            (directory / "2.changelog").write_bytes(b"not sent")
         node.kill()
-        unmount(disks.others[1].parent)
+        unmount(disks.others[0].parent)
         proxy.up()
         if index_is_lost:
             shutil.rmtree(node.store / "index")
         node.expected_faults.append("is not there")
         node.start()
-        assert node.wait_event("disk-absent")["disk"] == str(disks.others[1])
+        assert node.wait_event("disk-absent")["disk"] == str(disks.others[0])
         if index_is_lost:
             node.wait_event("index-rebuilt")
+        left = [] if index_is_lost else [str(away / "2.changelog")]
+        wait_until(lambda: node.status().unsent == left)
         node.kill()
-        mount(disks.others[1].parent)
+        mount(disks.others[0].parent)
         node.start()
         assert (away / "2.changelog").read_bytes() == b"not sent"
         wait_until(lambda: node.status().unsent == [])
-        key = place.key(f"checkpoints/{(away / '2.changelog').relative_to(node.checkpoints)}")
-        assert place.client().get_object(Bucket=place.bucket, Key=key)["Body"].read() == b"not sent"
+        for directory in (away, here):
+            key = place.key(f"checkpoints/{(directory / '2.changelog').relative_to(node.checkpoints)}")
+            assert place.client().get_object(Bucket=place.bucket, Key=key)["Body"].read() == b"not sent"
 
 
 @pytest.mark.promise("spread-cache-disk-fails")
@@ -450,6 +459,7 @@ def test_a_disk_that_is_left_out_once_nothing_is_on_it_takes_nothing_along(
 def test_what_was_given_up_on_a_disk_does_not_come_back_with_it(node: Node, disks: Spread, remote_files: Path) -> None:
     made = write(node, *range(4))
     there = [number for number, directory in enumerate(made) if disks.disk_of(directory, node) == 1]
+    made[there[1]].chmod(0o700)
     node.stop()
     known = json.loads((node.store / "disks.json").read_text())
     for disk in known["disks"]:
@@ -463,6 +473,7 @@ def test_what_was_given_up_on_a_disk_does_not_come_back_with_it(node: Node, disk
     assert not made[there[0]].exists()
     rest = [number for number in range(4) if number != there[0]]
     check(node, *rest)
+    assert made[there[1]].stat().st_mode & 0o7777 == 0o700
     assert node.status().unsent == []
     assert_in_order(node)
     node.stop()

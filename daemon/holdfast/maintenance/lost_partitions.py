@@ -1,7 +1,8 @@
 """The directories of partitions on a disk that has failed leave the tree: their copies are fetched again, to other disks.
 
 That the disk has failed is noted first, so that no later daemon takes up what is there, which others may have deleted in
-their stores meanwhile. Then the placeholders go, with the names below, then what the index knows of the files. A crash in
+their stores meanwhile. Then the placeholders go, with the names below, then what the index knows of the files. Directories
+to which others had more or fewer rights than by default are made anew at once, so that these go on. A crash in
 between leaves placeholders, which the next start removes, or entries, which its daemon forgets here: that these may be left
 is noted until it has done so.
 """
@@ -11,19 +12,28 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from typing import NamedTuple
 
 import trio
 
 from holdfast.errors import HoldfastError
 from holdfast.fs.foundation import Foundation
 from holdfast.index import Entry
-from holdfast.store import OtherDisk, keeping_mtime
+from holdfast.store import OtherDisk, has_own_rights, keeping_mtime, make_like
 from holdfast.system.file_id import FileId, file_stat
 from holdfast.telemetry.slices import Slices
 
 _IN_ONE_STEP = 100
 """The number of directories that leave with one look at all nodes."""
 _log = logging.getLogger("holdfast.store")
+
+
+class _WithRights(NamedTuple):
+    """A directory that was removed, with its attributes, and whether it is there although no object implies it."""
+
+    path: bytes
+    like: os.stat_result
+    is_held: bool
 
 
 class LostPartitions:
@@ -34,7 +44,7 @@ class LostPartitions:
         self._store, self._tree, self._zones = parts.store, parts.store.tree, parts.zones
         self._index, self._entries, self._marks = parts.index, parts.index.entries, parts.index.marks
         self._events = parts.events
-        self._invalidation = base.invalidation
+        self._invalidation, self._nodes = base.invalidation, base.nodes
 
     async def drop(self, disk: OtherDisk) -> None:
         """Remove the directories on ``disk``. Those that something holds up are left for the next call."""
@@ -42,12 +52,15 @@ class LostPartitions:
             return
         paths = self._tree.partitions_on(disk.number)
         for start in range(0, len(paths), _IN_ONE_STEP):
+            with_rights: list[_WithRights] = []
             for path in paths[start : start + _IN_ONE_STEP]:
                 try:
-                    self._remove(path)
+                    with_rights += self._remove(path)
                 except (OSError, HoldfastError) as problem:
                     _log.warning("%s, which is on a disk that has failed, can't be removed: %s", os.fsdecode(path), problem)
             self._invalidation.forget_removed()
+            for each in with_rights:
+                self._make_anew(each)
             await trio.lowlevel.checkpoint()
         await self.forget_files(disk.number)
 
@@ -90,15 +103,40 @@ class LostPartitions:
         place = self._zones.child(self._zones.root, path.partition(b"/")[0])
         return place is None or place.zone.is_store
 
-    def _remove(self, path: bytes) -> None:
+    def _remove(self, path: bytes) -> list[_WithRights]:
+        """Remove a directory; return it if it has rights of its own. Raises ``OSError`` and ``HoldfastError``."""
         self._tree.held.check_moved(path)
         parent, _, name = path.rpartition(b"/")
         directory_fd = self._tree.open_directory(parent)
         try:
             inode = file_stat(name, dir_fd=directory_fd, follow_symlinks=False).st_ino
+            found = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+            is_special = has_own_rights(found, os.stat(directory_fd))
             with self._tree.leaving(inode), keeping_mtime(directory_fd):
                 os.rmdir(name, dir_fd=directory_fd)
         finally:
             os.close(directory_fd)
         self._invalidation.directory_removed(path, inode)
+        removed = _WithRights(path, found, self._marks.is_held(inode))
         self._marks.let_go(inode)
+        return [removed] if is_special else []
+
+    def _make_anew(self, removed: _WithRights) -> None:
+        """Make an empty directory with the rights of one that was removed, on another disk."""
+        parent, _, name = removed.path.rpartition(b"/")
+        try:
+            directory_fd = self._tree.open_directory(parent)
+            try:
+                with keeping_mtime(directory_fd):
+                    os.mkdir(name, 0o700, dir_fd=directory_fd)
+                    make_like(directory_fd, name, removed.like)
+                self._tree.place_partition(directory_fd, removed.path)
+                inode = file_stat(name, dir_fd=directory_fd, follow_symlinks=False).st_ino
+            finally:
+                os.close(directory_fd)
+        except OSError as problem:
+            _log.warning("%s, which was on a disk that has failed, can't be made: %s", os.fsdecode(removed.path), problem)
+            return
+        self._nodes.begin(inode)
+        if removed.is_held:
+            self._marks.hold(inode)

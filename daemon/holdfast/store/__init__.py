@@ -17,7 +17,7 @@ from holdfast.store.noted_digests import (
     renew_noted_digest,
 )
 from holdfast.store.ordinary_user import OrdinaryUser
-from holdfast.store.other_disk import OtherDisk
+from holdfast.store.other_disk import OtherDisk, has_own_rights, make_like
 from holdfast.store.outside_calls import Answer, OutsideCalls
 from holdfast.store.quarantine import Quarantine, QuarantinedFile
 from holdfast.store.staging import Orphanage, Staging, Trash, own_directory

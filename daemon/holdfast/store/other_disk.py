@@ -25,6 +25,7 @@ _PLACE = "user.holdfast.place"
 """The attribute of a directory on another disk: its path in the tree."""
 AREAS_OF_DIRECTORIES = (WORKDIRS, PARTITIONS)
 
+_DEFAULT_MODE = 0o755  # of directories that only the store has
 _NEVER_FULL = DiskSpace(0, 2**62)
 
 
@@ -201,3 +202,19 @@ def make_like(directory_fd: int, name: bytes, like: os.stat_result) -> None:
         os.chown(name, like.st_uid, like.st_gid, dir_fd=directory_fd, follow_symlinks=False)
     os.chmod(name, stat_module.S_IMODE(like.st_mode), dir_fd=directory_fd)
     os.utime(name, ns=(like.st_atime_ns, like.st_mtime_ns), dir_fd=directory_fd, follow_symlinks=False)
+
+
+def note_rights(directory_fd: int, name: bytes, like: os.stat_result) -> None:
+    """Give a placeholder the owner and mode of the directory that it stands for; its owner keeps all rights to it."""
+    before = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+    if os.geteuid() == 0 and (before.st_uid, before.st_gid) != (like.st_uid, like.st_gid):
+        os.chown(name, like.st_uid, like.st_gid, dir_fd=directory_fd, follow_symlinks=False)
+    mode = stat_module.S_IMODE(like.st_mode) | 0o700
+    if stat_module.S_IMODE(before.st_mode) != mode:
+        os.chmod(name, mode, dir_fd=directory_fd)
+
+
+def has_own_rights(placeholder: os.stat_result, above: os.stat_result) -> bool:
+    """Say whether a directory's rights are not those that one has by default which only the store has."""
+    mode = stat_module.S_IMODE(placeholder.st_mode) & ~stat_module.S_ISGID
+    return mode != _DEFAULT_MODE or (placeholder.st_uid, placeholder.st_gid) != (above.st_uid, above.st_gid)

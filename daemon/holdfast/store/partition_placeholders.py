@@ -23,7 +23,16 @@ from pathlib import Path
 
 from holdfast.store.disk_directories import Directory, is_empty
 from holdfast.store.disk_inspection import PARTITIONS
-from holdfast.store.other_disk import PLACEHOLDER_MARK, Mark, OtherDisk, Placed, make_like, mark_of
+from holdfast.store.other_disk import (
+    PLACEHOLDER_MARK,
+    Mark,
+    OtherDisk,
+    Placed,
+    has_own_rights,
+    make_like,
+    mark_of,
+    note_rights,
+)
 from holdfast.store.tree import Tree
 
 _CLOSED = 0o700
@@ -103,7 +112,7 @@ class PartitionPlaceholders:
         """Return the inode number of a directory's placeholder, which is made if need be; None if it can't have one."""
         parent, _, last = path.rpartition(b"/")
         try:
-            return self._marked(disk, directory.name, parent, last)
+            return self._marked(disk, directory, parent, last)
         except NotADirectoryError:
             return None
         except FileNotFoundError:
@@ -116,10 +125,10 @@ class PartitionPlaceholders:
             make_like(fd, last, like)
         finally:
             os.close(fd)
-        return self._marked(disk, directory.name, parent, last)
+        return self._marked(disk, directory, parent, last)
 
-    def _marked(self, disk: OtherDisk, name: bytes, parent: bytes, last: bytes) -> int | None:
-        """Mark an empty directory as the placeholder of the one with this name on ``disk``; return its inode number.
+    def _marked(self, disk: OtherDisk, directory: Directory, parent: bytes, last: bytes) -> int | None:
+        """Mark an empty directory as the placeholder of one on ``disk``; return its inode number.
 
         Returns None if it is no empty directory, or another one's placeholder. Raises ``FileNotFoundError``, and
         ``NotADirectoryError``.
@@ -131,10 +140,12 @@ class PartitionPlaceholders:
             if not stat_module.S_ISDIR(found.st_mode) or os.listdir(here):
                 return None
             mark = Mark.at(here)
-            if mark is not None and not mark.is_of(disk, name) and self._is_valid(mark):
+            if mark is not None and not mark.is_of(disk, directory.name) and self._is_valid(mark):
                 return None
-            if mark != (disk.id, name, False):
-                os.setxattr(here, PLACEHOLDER_MARK, mark_of(disk, name), follow_symlinks=False)
+            if mark != (disk.id, directory.name, False):
+                os.setxattr(here, PLACEHOLDER_MARK, mark_of(disk, directory.name), follow_symlinks=False)
+            with suppress(OSError):  # a full disk: a later start does it
+                note_rights(fd, last, directory.stat)
             return found.st_ino
         finally:
             os.close(fd)
@@ -156,8 +167,11 @@ class PartitionPlaceholders:
                 os.close(fd)
 
     def _remove(self, directory_fd: int, name: bytes, inode: int) -> None:
-        try:
-            os.rmdir(name, dir_fd=directory_fd)
-            self.vacated.append(inode)
-        except OSError:  # it is no empty directory any more
-            os.removexattr(b"/proc/self/fd/%d/%s" % (directory_fd, name), PLACEHOLDER_MARK, follow_symlinks=False)
+        """Remove a placeholder. One with rights of its own becomes a directory of the first disk, so that these go on."""
+        found = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+        if not has_own_rights(found, os.fstat(directory_fd)):
+            with suppress(OSError):  # it is no empty directory any more
+                os.rmdir(name, dir_fd=directory_fd)
+                self.vacated.append(inode)
+                return
+        os.removexattr(b"/proc/self/fd/%d/%s" % (directory_fd, name), PLACEHOLDER_MARK, follow_symlinks=False)

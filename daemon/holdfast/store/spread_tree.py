@@ -6,6 +6,7 @@ directory is on one disk with all that is in it, and renames and links inside ar
 
 The id of the directory is that of its placeholder, its attributes are those that it has on its disk. A placeholder has its
 path for good: neither it nor a directory above it can be renamed. The directory knows that path. It is made before the mark.
+The placeholder has its owner and mode too: they outlive a disk that fails.
 It is removed, or moved to its disk's trash, before the placeholder, whose mark says so from before that on. So a crash
 leaves no directory that was removed, and none without a placeholder. A power cut may leave one without the other: a
 directory gets its placeholder again, and the placeholder of a working directory an empty directory (``store.other_disks``).
@@ -28,7 +29,16 @@ from holdfast.store.descent import DIRECTORY
 from holdfast.store.disk_choice import DiskChoice, PartitionDisks, Reserve
 from holdfast.store.free_space import NO_ROOM
 from holdfast.store.held_directories import HeldDirectories
-from holdfast.store.other_disk import AREAS_OF_DIRECTORIES, PLACEHOLDER_MARK, OtherDisk, Placed, area_of, is_workdir, mark_of
+from holdfast.store.other_disk import (
+    AREAS_OF_DIRECTORIES,
+    PLACEHOLDER_MARK,
+    OtherDisk,
+    Placed,
+    area_of,
+    is_workdir,
+    mark_of,
+    note_rights,
+)
 from holdfast.store.placeholders import Placeholder, Placeholders
 from holdfast.store.tree import Tree
 from holdfast.system.file_id import NO_FILE, FileId, FileStat, as_listed, disk_of, id_on, with_id
@@ -225,6 +235,18 @@ class SpreadTree(Tree):
                 return
             self._add(Placeholder(FileId(found.st_ino), path, disk, new, inode_there))
             return
+
+    def keep_rights(self, directory: FileId) -> None:
+        """Note owner and mode of a directory, which have changed, on its placeholder. Raises ``OSError``."""
+        placeholder = self._placeholders.with_id(directory)
+        if placeholder is None or placeholder.disk.has_failed:
+            return
+        there = os.stat(placeholder.name, dir_fd=placeholder.directory_fd, follow_symlinks=False)
+        try:
+            note_rights(self.root_fd, placeholder.path, there)
+        except OSError as problem:
+            if problem.errno not in NO_ROOM:  # some file systems take room for any change
+                raise
 
     def remove_directory(self, parent_fd: int, name: bytes) -> None:
         """rmdir(2). Raises ``OSError``."""

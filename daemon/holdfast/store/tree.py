@@ -94,6 +94,9 @@ class Tree:
     def place_partition(self, parent_fd: int, path: bytes) -> None:
         """Choose a disk for the directory at ``path``, new and empty, if it is that of a partition and these are spread."""
 
+    def keep_rights(self, directory: FileId) -> None:
+        """Note owner and mode of a directory, which have changed, so that they outlive the disk that it is on."""
+
     def is_placed_below(self, path: bytes) -> bool:
         """Say whether a directory at or below ``path`` is on another disk than the one above it."""
         del path

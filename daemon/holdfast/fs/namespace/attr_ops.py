@@ -118,6 +118,8 @@ class AttrOps:
     def _set(self, node: Node, changes: Changes) -> Stat:
         before = self._of_backing_file(node)
         self._apply(node, changes)
+        if node.is_directory and (changes.mode, changes.uid, changes.gid) != (None, None, None):
+            self._store.tree.keep_rights(node.backing)
         after = self._of_backing_file(node)
         if not node.is_directory and isinstance(after, FileStat) and isinstance(before, FileStat):
             if node.opened is not None:
