@@ -148,6 +148,14 @@ def test_what_was_given_up_and_not_sent_is_told_of_by_the_daemon_after_next(
     check_works(node, workspace, aside=1)
 
 
+def write(file: Path, data: bytes, *, is_synced: bool) -> None:
+    """Write a file. One that stays on this node is synced, which is all that a process can do for it."""
+    with file.open("wb", buffering=0) as stream:
+        stream.write(data)
+        if is_synced:
+            os.fsync(stream.fileno())
+
+
 def places_on(disk: Path) -> set[str]:
     """Return the paths in the tree of the directories that are on ``disk``."""
     return {os.getxattr(each, "user.holdfast.place").decode() for each in (disk / "holdfast/partitions").iterdir()}
@@ -161,29 +169,32 @@ def test_what_was_synced_is_there_whichever_disk_is_older(make_node: NodeFactory
     node = make_node(store__directory=paths[0] / "store", store__other_disks=paths[1] / "holdfast", store__spread_cache=True)
     synced = [node.checkpoints / f"q/state/0/{number}/.{number}.tmp" for number in range(6)]
     sent = [node.checkpoints / f"q/state/1/{number}/1.changelog" for number in range(6)]
-    remade = [node.checkpoints / f"q/state/3/{number}/.{number}.tmp" for number in range(12)]
+    remade = [node.checkpoints / f"q/state/3/{number}" for number in range(12)]
     with ExitStack() as stack:
         disks = [stack.enter_context(RecordedDisk("ext4", *each)) for each in zip(paths, images, strict=True)]
         (paths[1] / "holdfast").mkdir()
         stack.callback(node.start().clean_up)
-        for file in remade:
+        for number, file in enumerate([*synced, *sent]):
             file.parent.mkdir(parents=True)
-        for path in paths:
-            subprocess.run(["sync", "--file-system", str(path)], check=True)
-        before = places_on(paths[1])
-        for file in remade:
-            file.parent.rmdir()
-        for number, file in enumerate([*synced, *sent, *remade]):
-            file.parent.mkdir(parents=True)
-            with file.open("wb", buffering=0) as stream:
-                stream.write(b"%d" % number * 10_000)
-                if file not in sent:  # stays on this node, so this is all that a process can do for it
-                    os.fsync(stream.fileno())
-        assert before & places_on(paths[1]), "none is on the other disk again"
+            write(file, b"%d" % number * 10_000, is_synced=file in synced)
         assert len(os.listdir(paths[1] / "holdfast/partitions")) > 3
         removed = node.checkpoints / "q/state/2/0"
         removed.mkdir(parents=True)
         removed.rmdir()
+        for directory in remade:
+            directory.mkdir(parents=True)
+        for path in paths:
+            subprocess.run(["sync", "--file-system", str(path)], check=True)
+        before = places_on(paths[1])
+        for directory in remade:
+            directory.rmdir()
+        for directory in remade:  # the first disk need not know of it before power is cut
+            directory.mkdir()
+        places = before & places_on(paths[1])
+        again = [each for each in remade if str(each.relative_to(node.mountpoint)) in places]
+        assert again, "none is on the other disk as before"
+        for directory in again:
+            write(directory / "1.tmp", directory.name.encode(), is_synced=True)
         os.kill(node.pid, signal.SIGSTOP)
         for number, (disk, cut) in enumerate(zip(disks, cuts, strict=True)):
             disk.cut(cut, SEED + number, kept)
@@ -192,8 +203,10 @@ def test_what_was_synced_is_there_whichever_disk_is_older(make_node: NodeFactory
         for path, cut in zip(paths, cuts, strict=True):
             stack.enter_context(RecordedDisk("ext4", path, cut))
         stack.callback(node.start().clean_up)
-        for number, file in enumerate([*synced, *sent, *remade]):
+        for number, file in enumerate([*synced, *sent]):
             assert file.read_bytes() == b"%d" % number * 10_000, file
+        for directory in again:
+            assert (directory / "1.tmp").read_bytes() == directory.name.encode(), directory
         removed.mkdir(parents=True, exist_ok=True)
         (removed / "1.changelog").write_bytes(b"it goes on")
         for directory in {file.parent for file in sent}:
