@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from io import FileIO
 from pathlib import Path
 
@@ -14,6 +19,7 @@ from tests.conftest import NodeFactory
 from tests.mount.test_objects import objects
 from tests.support.daemons.node import Node, wait_until
 from tests.support.disks.mounts import mounted_image
+from tests.support.kernel.needs import needs_takeover
 from tests.support.processes.programs import holdfast
 from tests.support.users.privileges import ALICE, User
 
@@ -384,6 +390,33 @@ def test_open_files_can_be_removed_and_replaced_on_a_full_disk(
         node.stop()
 
 
+@needs_takeover
+@pytest.mark.promise("disk-full")
+def test_a_file_that_was_removed_on_a_full_disk_is_there_or_gives_eio_after_a_takeover(
+    make_node: NodeFactory, workspace: Path
+) -> None:
+    with mounted_image("ext4", workspace / "disk", 128 * MIB, "-m", "0") as disk:
+        node = make_node(store__directory=disk / "store")
+        node.supervised = True
+        node.start()
+        home = node.work / "worker_1"
+        home.mkdir()
+        files = [(home / f"{number}").open("wb", buffering=0) for number in range(600)]
+        for file in files:
+            file.write(b"x" * 5000)
+        fill(home)
+        for number in range(400):  # fewer than the next daemon is told of
+            (home / f"{number}").unlink()
+        node.kill_daemon()
+        outcomes = Counter(outcome_of(partial(os.fsync, file.fileno())) for file in files)
+        for file in files:
+            with suppress(OSError):
+                file.close()
+        assert outcomes.keys() <= {0, errno.EIO}
+        assert "can't be opened again" in node.log.read_text(), "there must have been no room for some orphans' names"
+        node.stop()
+
+
 @pytest.mark.promise("disk-full")
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
 def test_a_daemon_takes_over_on_a_full_disk(make_node: NodeFactory, workspace: Path, remote_files: Path, kind: str) -> None:
@@ -409,6 +442,15 @@ def test_a_daemon_takes_over_on_a_full_disk(make_node: NodeFactory, workspace: P
             assert os.pread(file.fileno(), 10, 0) == b"before"
         (node.work / "open").unlink()
         node.stop()
+
+
+def outcome_of(call: Callable[[], object]) -> int:
+    """Return the errno of a call, 0 for a success."""
+    try:
+        call()
+    except OSError as problem:
+        return problem.errno or -1
+    return 0
 
 
 def write_on(file: FileIO) -> None:

@@ -15,6 +15,7 @@ from holdfast.holdings.report import LONGEST_PROBLEM, MOST_PROBLEMS, NodeHealth
 from holdfast.problems import CLEARLY_BELOW, DRAINING, STORE
 
 _MANY_DELETIONS = 1000
+_FIRST_DISK = "the disk of the store directory"
 _FULL = "is full, and evicting makes no more room"
 _ABSENT = "what was there fails with EIO until it is mounted and the daemon restarted, or store.other_disks leaves it out"
 _NOT_USED = "its working directories are gone, and none are made there until it is mended and the daemon restarted"
@@ -57,13 +58,13 @@ class Health:
         for room in self.base.rooms.all:
             disk = room.usage().disk
             reserve = room.limits.reserve(disk)
-            name = f"the disk {room.disk.path}" if room.disk.number else "the disk of the store directory"
+            name = f"the disk {room.disk.path}" if room.disk.number else _FIRST_DISK
             if disk.free_bytes < CLEARLY_BELOW * reserve.size_bytes:
                 found.append(f"{name} {_FULL}")
             elif disk.free_files < CLEARLY_BELOW * reserve.files:
                 found.append(f"{name} has hardly any inodes left, and evicting frees no more of them")
-        if not self.base.parts.index.has_room and not any(_FULL in problem for problem in found):
-            found.append("the disk of the index has no room: soon nothing new is taken for the stores")
+        if not self.base.parts.index.has_room and f"{_FIRST_DISK} {_FULL}" not in found:
+            found.append("the index's disk is full: soon no new files for the stores are accepted")
         if self.mount.session.passthrough_possible and self.mount.session.data_mode != "passthrough":
             found.append(f"no passthrough, so state stores are slow ({self.mount.session.data_mode})")
         if self.mount.keeper_problem:

@@ -14,8 +14,8 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
-def left_out_if_full() -> Iterator[None]:
-    """Let a step fail, without a word, for which the disk has no room."""
+def ignoring_full_disk() -> Iterator[None]:
+    """Ignore that a disk, or a quota, is full."""
     try:
         yield
     except OSError as problem:

@@ -40,7 +40,7 @@ from holdfast.store.format_file import (
     set_format,
     write_format,
 )
-from holdfast.store.free_space import NO_ROOM, left_out_if_full
+from holdfast.store.free_space import NO_ROOM, ignoring_full_disk
 from holdfast.store.held_directories import NOTES_BYTES, HeldDirectories, HeldDirectory
 from holdfast.store.other_disks import NO_OTHER_DISKS, OtherDisks, open_other_disks
 from holdfast.store.outside_calls import Answer, OutsideCalls
@@ -299,7 +299,7 @@ def _lock(path: Path, undo: ExitStack) -> int:
 def _sign(lock_fd: int) -> None:
     """Write the pid of the lock's holder, for the error message of others. On a full disk it may be left out."""
     os.ftruncate(lock_fd, 0)
-    with left_out_if_full():
+    with ignoring_full_disk():
         os.pwrite(lock_fd, b"%d\n" % os.getpid(), 0)
 
 

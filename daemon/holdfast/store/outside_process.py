@@ -91,6 +91,10 @@ def shelter(descriptors: Sequence[int], directory: bytes) -> None:
         with suppress(FileNotFoundError):  # of an earlier file with the same inode number
             os.unlink(SHELTERED, dir_fd=fd)
         os.link(f"/proc/self/fd/{descriptors[0]}", SHELTERED, dst_dir_fd=fd, follow_symlinks=True)
+    except OSError:  # an empty directory would pass for the file
+        with suppress(OSError):
+            os.rmdir(directory, dir_fd=descriptors[1])
+        raise
     finally:
         os.close(fd)
 

@@ -18,7 +18,7 @@ from functools import partial
 
 from holdfast.store.areas import Area, Place
 from holdfast.store.deferred_free import Freeing
-from holdfast.store.free_space import NO_ROOM, left_out_if_full
+from holdfast.store.free_space import NO_ROOM, ignoring_full_disk
 from holdfast.store.outside_calls import OutsideCalls
 from holdfast.store.outside_process import SHELTERED
 from holdfast.store.removal import remove
@@ -106,12 +106,12 @@ class Orphanage:
     def shelter(self, source_fd: int, name: bytes, inode: FileId) -> None:
         """Give ``inode`` a second name here, so that the first may be renamed over. Raises ``OSError``."""
         self.release(inode)
-        with left_out_if_full():
+        with ignoring_full_disk():
             os.link(name, b"%d" % inode, src_dir_fd=source_fd, dst_dir_fd=self._area.of(inode), follow_symlinks=False)
 
     def shelter_open(self, fd: int, inode: FileId) -> None:
         """Give ``inode``, which is open as ``fd``, a name here; its others are about to go. Raises ``OSError``."""
-        with left_out_if_full():
+        with ignoring_full_disk():
             os.link(f"/proc/self/fd/{fd}", b"%d" % inode, dst_dir_fd=self._area.of(inode), follow_symlinks=True)
 
     def release(self, inode: FileId) -> None:

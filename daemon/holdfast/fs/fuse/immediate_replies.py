@@ -33,6 +33,7 @@ from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.lookup import Found
 from holdfast.kernel import Connection, Opcode, OpenFlag
+from holdfast.store import NO_ROOM
 from holdfast.system.waits import Suspended, resumed, resumed_once, step
 
 Answer = bytes | int | None
@@ -47,8 +48,8 @@ _OPEN_FLAGS = {
 _MOST_CALLERS = 64
 """The number of callers that are kept at hand: most requests come from a few threads, and from the kernel itself."""
 _CHANGES_NAMES = {Opcode.LINK, Opcode.RENAME, Opcode.RENAME2}
-"""The requests that can't be tried again once the disk turns out to be full. No file's name comes to another disk, so the
-room is that on the disk of the directory which the request is about."""
+"""The requests that can't be tried again once the disk turns out to be full. A rename or link never crosses disks, so the
+disk of the directory that the request is about must have room."""
 _Operation = Callable[[Node, bytes, Caller], Coroutine[Any, Any, Answer]]
 _Method = Callable[[int, bytes, Caller], Answer]
 
@@ -131,7 +132,7 @@ class ImmediateReplies:
             request = Request(Opcode(opcode), unique, node_id, body, caller)
             return self._later.begin(request, self._rest(request, suspended.operation))
         except OSError as problem:
-            if problem.errno == errno.ENOSPC and opcode in self._operations:
+            if problem.errno in NO_ROOM and opcode in self._operations:
                 return None  # pyfuse3's handler makes room, and tries again
             return errno_of(problem, name_of(Opcode(opcode)), self._counters)
         except Exception as problem:  # noqa: BLE001 the boundary is where all else ends

@@ -49,7 +49,9 @@ class LaterReplies:
             answer = errno_of(problem, name_of(observation.opcode), self._counters)
         if isinstance(answer, int):
             self._connection.reply(request, answer)
-            observation.end(answer)
         else:
             self._connection.reply(request, 0, answer)
-            observation.end(errno_in(observation.opcode, answer))
+        try:
+            observation.end(answer if isinstance(answer, int) else errno_in(observation.opcode, answer))
+        except Exception as problem:  # noqa: BLE001 the request has its reply; only its description is missing
+            errno_of(problem, name_of(observation.opcode), self._counters)

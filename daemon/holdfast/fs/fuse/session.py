@@ -30,7 +30,7 @@ from holdfast.mount.covered_directory import Ground
 _log = logging.getLogger("holdfast.fs")
 _MOMENT_SECONDS = 0.001
 _MOST_REQUESTS = 8192
-"""The limit of requests under way. Each request that waits for a store holds one; tasks are started as needed.
+"""The limit of requests that pyfuse3 handles at once. Those that wait are tasks of ``LaterReplies``, limited by user.
 
 Far more than those of one user (``request_turns``)."""
 

@@ -292,6 +292,7 @@ class Directories:
 
     def forget(self, node: Node) -> None:
         """Close the descriptor of a removed directory."""
+        self._served_until.pop(node.id, None)
         self._descriptors.forget(node.id)
 
     def _make(self, node: Node) -> None:

@@ -41,7 +41,7 @@ from holdfast.store import (
     HeldDirectory,
     OutsideCalls,
     StoreDirectory,
-    left_out_if_full,
+    ignoring_full_disk,
     own_directory,
     rename_with_flags,
 )
@@ -245,7 +245,7 @@ class HotFiles:
         if not self.is_hot(opened):
             self._orphanage.shelter_open(opened.fd, opened.inode)
             return
-        with left_out_if_full():
+        with ignoring_full_disk():
             self.call_now(
                 opened, "shelter", [opened.fd, self._orphanage.directory_of(opened.inode)], own_directory(opened.inode)
             )

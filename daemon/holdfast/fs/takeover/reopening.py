@@ -147,12 +147,14 @@ class Takeover:
     def _lost(self, record: OpenRecord) -> OpenFile:
         """Return a placeholder for a file whose bytes are out of reach: reads through the daemon and commits fail.
 
-        A nameless file that is no orphan has lost a write-once name to another writer, or its disk is lost.
+        A nameless file that is no orphan was removed while the disk had no room for an orphan's name, or its disk is lost;
+        otherwise it has lost a write-once name to another writer.
         """
         node = self._nodes.known(record.node_id) or self._nodes.inherit(record.node_id, NO_FILE, False, [])
         name, fd = self._store.staging.create(0)
         self._store.staging.discard(name)
         opened = node.opened = OpenFile(node, fd, file_stat(fd), writable=True)
         with_disk = self._store.others.has_lost(FileId(record.node_id))
-        opened.put_out_of_reach(lost=record.writes and (with_disk or not node.is_named), with_disk=with_disk)
+        has_lost_name = not node.is_named and record.node_id not in self._unlinks.gone
+        opened.put_out_of_reach(lost=record.writes and (with_disk or has_lost_name), with_disk=with_disk)
         return opened
