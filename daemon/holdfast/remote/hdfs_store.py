@@ -170,8 +170,10 @@ class HdfsStore(RemoteStore):
 
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
         what = f"read {key}"
+        seen: set[str] = set()
         for _ in range(_ATTEMPTS):
             status = self._object(what, checked(key))
+            seen.add(status.etag)
             if etag and status.etag != etag:
                 raise ObjectChangedError(f"{what}: the object is another version by now")
             if end > start >= status.length:
@@ -181,6 +183,9 @@ class HdfsStore(RemoteStore):
                 info = status.info(key, self._metadata(what, status))
                 sent = self._client.read(what, status.path, start, start + size_bytes) if size_bytes > 0 else iter(())
                 return ObjectBody(info, start, self._checked(what, status, sent))
+        if len(seen) == 1:  # a datanode asks a namenode of its own choice, as an observer
+            told = f"{what}: the namenode has the object, and the datanode does not find it yet"
+            raise RemoteUnavailableError(told, of_store=False)
         raise ObjectChangedError(f"{what}: the object is replaced again and again")
 
     def _checked(self, what: str, status: _Status, sent: Iterator[bytes]) -> Iterator[bytes]:

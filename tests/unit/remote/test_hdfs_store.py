@@ -152,7 +152,7 @@ def test_a_cluster_that_stands_still_is_given_up_and_found_again(place: Hdfs) ->
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        ((404, failure("FileNotFoundException")), ObjectChangedError),
+        ((404, failure("FileNotFoundException")), RemoteUnavailableError),
         ((500, failure("IOException")), RemoteUnavailableError),
         ((403, failure("AccessControlException")), RemoteRefusedError),
         ((401, failure("SecurityException", "token=hidden-token")), RemoteRefusedError),
