@@ -282,7 +282,7 @@ class RemoteUnsupportedError(RemoteRefusedError, code="remote-unsupported"):
     """The store has no such request, or not in the form in which it was sent."""
 
 
-class AccessDeniedError(RemoteRefusedError):
+class AccessDeniedError(RemoteRefusedError, code="remote-denied"):
     """The store denies access, to an object or to all of them. Some say no more than this of an expired token."""
 
 
