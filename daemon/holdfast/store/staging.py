@@ -173,16 +173,24 @@ class Trash:
         self._numbers = itertools.count(1)
         self._emptying = threading.Lock()
         self._failures: list[str] = []
+        self._kept: set[bytes] = set()
+        """The names of entries that came in this step of the event loop: what is open in them has no name elsewhere yet."""
 
     def throw(self, source_fd: int, name: bytes) -> None:
-        """Move the entry ``name`` here in one step. Raises ``OSError``."""
+        """Move the entry ``name`` here in one step. It is kept until ``give_up``. Raises ``OSError``."""
         directory_fd = self._area.beside(source_fd)
         while True:
+            number = b"%d" % next(self._numbers)
+            self._kept.add(number)  # before a thread that is emptying the trash can see it
             try:
-                rename_with_flags(source_fd, name, directory_fd, b"%d" % next(self._numbers), RENAME_NOREPLACE)
+                rename_with_flags(source_fd, name, directory_fd, number, RENAME_NOREPLACE)
                 return
             except FileExistsError:
                 continue
+
+    def give_up(self) -> None:
+        """Let everything that was thrown here be deleted: the orphans have what is open in it."""
+        self._kept = set()
 
     def empty(self, hot: Container[FileId] = ()) -> int:
         """Delete everything in the trash, but what was set aside; return how many entries.
@@ -202,7 +210,7 @@ class Trash:
             return count
 
     def _empty(self, directory_fd: int, hot: Container[FileId], spared: list[bytes]) -> int:
-        names = [name for name in _names(directory_fd) if not name.startswith(_ASIDE)]
+        names = [name for name in _names(directory_fd) if not name.startswith(_ASIDE) and name not in self._kept]
         for name in names:
             before = len(spared)
             try:

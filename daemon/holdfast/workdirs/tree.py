@@ -304,6 +304,7 @@ class WorkdirTree:
         if self._has_removed:
             self._has_removed = False
             self._half_trashed += self._invalidation.forget_removed()
+            self._trash.give_up()
 
     def _move_to_trash(self, parent_fd: int, parent: bytes, name: bytes) -> None:
         inode = file_stat(name, dir_fd=parent_fd, follow_symlinks=False).st_ino

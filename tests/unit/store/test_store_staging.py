@@ -189,7 +189,9 @@ def test_trees_are_out_of_sight_at_once_and_deleted_later(trash: Trash, tree: Pa
         (tree / "tmp" / "deep" / "file").touch()
         trash.throw(tree_fd, b"tmp")
         assert os.listdir(tree) == []
+    assert trash.empty() == 0, "what is open in it has no name elsewhere yet"
     assert len(os.listdir(tmp_path / "trash")) == 3
+    trash.give_up()
     assert trash.empty() == 3
     assert trash.empty() == 0
 
