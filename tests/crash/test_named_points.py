@@ -192,6 +192,6 @@ def test_a_crash_in_acquire_keeps_what_is_kept(point: str, make_node: NodeFactor
 
 def test_every_point_is_used() -> None:
     used: set[Any] = {point for point, _, _ in CASES} | set(FETCHES)
-    used |= {point for point in POINTS if point.startswith(("async: ", "acquire: ", "other disk: "))}
+    used |= {point for point in POINTS if point.startswith(("async: ", "acquire: ", "other disk: ", "failed disk: "))}
     used |= set(RMDIR) & set(POINTS)
     assert used == set(POINTS)
