@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -127,12 +128,12 @@ def restart(spark: SparkSession, laid: Laid, checkpoint: Path) -> Outcome:
 
 
 def tried(spark: SparkSession, laid: Laid, scratch: Path, spoil: Callable[[Path], None]) -> Outcome:
-    """Restart from a copy of the checkpoint that ``spoil`` was given."""
-    shutil.rmtree(scratch, ignore_errors=True)
-    shutil.copytree(laid.checkpoint, scratch)
-    spoil(scratch)
-    outcome = restart(spark, laid, scratch)
-    shutil.rmtree(scratch)
+    """Restart from a copy of the checkpoint, below ``scratch``, that ``spoil`` was given."""
+    copy = scratch / uuid.uuid4().hex  # Spark may still upload state in the background to the one before
+    shutil.copytree(laid.checkpoint, copy)
+    spoil(copy)
+    outcome = restart(spark, laid, copy)
+    shutil.rmtree(copy, ignore_errors=True)
     return outcome
 
 
