@@ -67,7 +67,7 @@ def load_known_classes(local: Path, options: Mapping[str, object]) -> None:
 
 def left_out(names: Path) -> int:
     """Return the number of the part that is not loaded ahead; -1, of none, if the names are not to be written again."""
-    return -1 if are_new(names) else random.randrange(PARTS)
+    return -1 if _are_new(names) else random.randrange(PARTS)
 
 
 def _is_elsewhere(options: Mapping[str, object]) -> bool:
@@ -79,11 +79,11 @@ def _is_elsewhere(options: Mapping[str, object]) -> bool:
 def keep_class_names(spark: SparkSession, local: Path) -> None:
     """Have the names written once some batches are done, unless they have been written in the last day."""
     names = names_path(local)
-    if has_jvm(spark) and not are_new(names):
+    if has_jvm(spark) and not _are_new(names):
         after_batches(spark, lambda: _write(names))
 
 
-def are_new(names: Path) -> bool:
+def _are_new(names: Path) -> bool:
     """Say whether the names were written in the last day, or can't be written."""
     try:
         return 0 <= time.time() - names.stat().st_mtime < _KEPT_SECONDS

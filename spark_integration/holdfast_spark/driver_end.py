@@ -14,6 +14,8 @@ from collections.abc import Callable
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from holdfast_spark.connect import has_jvm
+
 _log = logging.getLogger("holdfast.driver_end")
 _STOP_TIMEOUT = "10s"
 """The time for which a batch that can't be interrupted may hold up the end of the program: it is abandoned then, as it would
@@ -32,8 +34,8 @@ def stop_session_at_exit(spark: SparkSession) -> Callable[[], None]:
 
     Return what registers the stop of its queries, before all of that: call it when nothing else is registered any more.
     """
-    if not hasattr(spark, "_jsparkSession"):
-        return lambda: None  # Spark Connect: the session is not this process's
+    if not has_jvm(spark):
+        return lambda: None  # the session is not this process's
     process = os.getpid()
     atexit.register(_in_process, process, lambda: _stop_session(spark))
 

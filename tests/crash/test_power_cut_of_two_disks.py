@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ import pytest
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node
 from tests.support.disks.power_cuts import KEPT
-from tests.support.disks.recorded_disk import RecordedDisk
+from tests.support.disks.two_disks import TwoDisks
 
 SEED = int(os.environ.get("HOLDFAST_TEST_SEED", "1"))
 KEPT_DIRECTORIES, REMOVED_DIRECTORIES = range(6), range(6, 8)
@@ -31,26 +29,17 @@ def write(node: Node, number: int) -> None:
 @pytest.mark.promise("power-cut")
 @pytest.mark.parametrize("kept", KEPT)
 def test_what_was_synced_is_there_whichever_disk_is_older(make_node: NodeFactory, workspace: Path, kept: float) -> None:
-    paths, images = [workspace / "first", workspace / "other"], [workspace / "first.img", workspace / "other.img"]
-    cuts = [image.with_suffix(".cut") for image in images]
-    node = make_node(store__directory=paths[0] / "store", store__other_disks=paths[1] / "holdfast")
-    with ExitStack() as stack:
-        disks = [stack.enter_context(RecordedDisk("ext4", *each)) for each in zip(paths, images, strict=True)]
-        (paths[1] / "holdfast").mkdir()
-        stack.callback(node.start().clean_up)
+    disks = TwoDisks(workspace)
+    first, other = disks.paths
+    node = make_node(store__directory=first / "store", store__other_disks=other / "holdfast")
+    with disks.serving(node):
         for number in (*KEPT_DIRECTORIES, *REMOVED_DIRECTORIES):
             write(node, number)
-        assert len(os.listdir(paths[1] / "holdfast/workdirs")) > 2
+        assert len(os.listdir(other / "holdfast/workdirs")) > 2
         for number in REMOVED_DIRECTORIES:
             subprocess.run(["rm", "-r", str(node.work / f"worker_{number}")], check=True)
-        os.kill(node.pid, signal.SIGSTOP)
-        for number, (disk, cut) in enumerate(zip(disks, cuts, strict=True)):
-            disk.cut(cut, SEED + number, kept)
-        node.kill()
-    with ExitStack() as stack:
-        for path, cut in zip(paths, cuts, strict=True):
-            stack.enter_context(RecordedDisk("ext4", path, cut))
-        stack.callback(node.start().clean_up)
+        disks.cut(node, SEED, kept)
+    with disks.serving(node):
         for number in KEPT_DIRECTORIES:
             assert (node.work / f"worker_{number}/rocksdb/file").read_bytes() == b"%d" % number * 10_000
         for number in REMOVED_DIRECTORIES:  # or it is as if it had not been removed

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import NodeFactory
 from tests.crash.test_named_points import crash
 from tests.support.daemons.node import Node
-from tests.support.disks.mounts import mounted_image
+from tests.support.disks.two_disks import on_two_disks
 
 MIB = 1 << 20
 
@@ -20,17 +20,12 @@ MIB = 1 << 20
 @pytest.fixture
 def node(make_node: NodeFactory, workspace: Path) -> Iterator[Node]:
     """A node whose working directories are all on another disk, with one that has a file."""
-    with (
-        mounted_image("ext4", workspace / "first", 32 * MIB) as first,
-        mounted_image("ext4", workspace / "other", 256 * MIB) as other,
-    ):
-        (other / "holdfast").mkdir()
-        node = make_node(store__directory=first / "store", store__other_disks=other / "holdfast").start()
+    with on_two_disks(make_node, workspace, 32 * MIB, 256 * MIB) as node:
+        node.start()
         (node.work / "worker_1").mkdir()
         (node.work / "worker_1/rocksdb/file").write_bytes(b"kept")
         node.stop()
         yield node
-        node.clean_up()  # before the disks go
 
 
 def empty(node: Node) -> None:

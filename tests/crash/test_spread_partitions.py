@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,8 @@ from tests.support.daemons.aftermath import assert_in_order
 from tests.support.daemons.faults.crash_points import POINT
 from tests.support.daemons.faults.switches import ARMED
 from tests.support.daemons.node import Node, StartError, wait_until
-from tests.support.disks.mounts import mounted_image
 from tests.support.disks.power_cuts import KEPT
-from tests.support.disks.recorded_disk import RecordedDisk
+from tests.support.disks.two_disks import TwoDisks, on_two_disks
 
 MIB = 1 << 20
 SEED = int(os.environ.get("HOLDFAST_TEST_SEED", "1"))
@@ -29,16 +27,8 @@ SEED = int(os.environ.get("HOLDFAST_TEST_SEED", "1"))
 @pytest.fixture
 def node(make_node: NodeFactory, workspace: Path) -> Iterator[Node]:
     """A node whose partitions are all on another disk, as it is much larger."""
-    with (
-        mounted_image("ext4", workspace / "first", 32 * MIB) as first,
-        mounted_image("ext4", workspace / "other", 512 * MIB) as other,
-    ):
-        (other / "holdfast").mkdir()
-        settings = {"store__other_disks": other / "holdfast", "store__spread_cache": True}
-        node = make_node(store__directory=first / "store", **settings)
-        node.store = first / "store"
+    with on_two_disks(make_node, workspace, 32 * MIB, 512 * MIB, store__spread_cache=True) as node:
         yield node
-        node.clean_up()  # before the disks go
 
 
 def partition(node: Node) -> Path:
@@ -164,45 +154,36 @@ def places_on(disk: Path) -> set[str]:
 @pytest.mark.promise("power-cut")
 @pytest.mark.parametrize("kept", KEPT)
 def test_what_was_synced_is_there_whichever_disk_is_older(make_node: NodeFactory, workspace: Path, kept: float) -> None:
-    paths, images = [workspace / "first", workspace / "other"], [workspace / "first.img", workspace / "other.img"]
-    cuts = [image.with_suffix(".cut") for image in images]
-    node = make_node(store__directory=paths[0] / "store", store__other_disks=paths[1] / "holdfast", store__spread_cache=True)
+    disks = TwoDisks(workspace)
+    first, other = disks.paths
+    node = make_node(store__directory=first / "store", store__other_disks=other / "holdfast", store__spread_cache=True)
     synced = [node.checkpoints / f"q/state/0/{number}/.{number}.tmp" for number in range(6)]
     sent = [node.checkpoints / f"q/state/1/{number}/1.changelog" for number in range(6)]
     remade = [node.checkpoints / f"q/state/3/{number}" for number in range(12)]
-    with ExitStack() as stack:
-        disks = [stack.enter_context(RecordedDisk("ext4", *each)) for each in zip(paths, images, strict=True)]
-        (paths[1] / "holdfast").mkdir()
-        stack.callback(node.start().clean_up)
+    with disks.serving(node):
         for number, file in enumerate([*synced, *sent]):
             file.parent.mkdir(parents=True)
             write(file, b"%d" % number * 10_000, is_synced=file in synced)
-        assert len(os.listdir(paths[1] / "holdfast/partitions")) > 3
+        assert len(os.listdir(other / "holdfast/partitions")) > 3
         removed = node.checkpoints / "q/state/2/0"
         removed.mkdir(parents=True)
         removed.rmdir()
         for directory in remade:
             directory.mkdir(parents=True)
-        for path in paths:
+        for path in disks.paths:
             subprocess.run(["sync", "--file-system", str(path)], check=True)
-        before = places_on(paths[1])
+        before = places_on(other)
         for directory in remade:
             directory.rmdir()
         for directory in remade:  # the first disk need not know of it before power is cut
             directory.mkdir()
-        places = before & places_on(paths[1])
+        places = before & places_on(other)
         again = [each for each in remade if str(each.relative_to(node.mountpoint)) in places]
         assert again, "none is on the other disk as before"
         for directory in again:
             write(directory / "1.tmp", directory.name.encode(), is_synced=True)
-        os.kill(node.pid, signal.SIGSTOP)
-        for number, (disk, cut) in enumerate(zip(disks, cuts, strict=True)):
-            disk.cut(cut, SEED + number, kept)
-        node.kill()
-    with ExitStack() as stack:
-        for path, cut in zip(paths, cuts, strict=True):
-            stack.enter_context(RecordedDisk("ext4", path, cut))
-        stack.callback(node.start().clean_up)
+        disks.cut(node, SEED, kept)
+    with disks.serving(node):
         for number, file in enumerate([*synced, *sent]):
             assert file.read_bytes() == b"%d" % number * 10_000, file
         for directory in again:

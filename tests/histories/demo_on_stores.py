@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.stores.contract_servers import CONTRACT_SERVERS, serving_hdfs_store, serving_s3
+from tests.support.stores.contract_servers import ALL_SERVERS
 from tests.support.stores.ha_hdfs import serving_ha_hdfs
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -39,8 +39,7 @@ class _Place:
 
 @contextmanager
 def _at(name: str) -> Iterator[_Place]:
-    servers = {**CONTRACT_SERVERS, "s3-versitygw": serving_s3, "hdfs": serving_hdfs_store}
-    with servers[name]() as server:
+    with ALL_SERVERS[name]() as server:
         yield _Place(server.url, server.options)
 
 

@@ -6,8 +6,10 @@ import ctypes
 import errno
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -53,16 +55,14 @@ def fill(node: Node, worker: Path) -> None:
     node.wait_event("quota-reached", path="work/worker_1")
 
 
-def allocate_beyond(fd: int, size_bytes: int) -> None:
-    """fallocate(2) with FALLOC_FL_KEEP_SIZE."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.fallocate(fd, 1, ctypes.c_int64(0), ctypes.c_int64(size_bytes)) == 0
+KEEP_SIZE, PUNCH_HOLE = 1, 3
+"""Modes of fallocate(2): FALLOC_FL_KEEP_SIZE, and FALLOC_FL_PUNCH_HOLE with it."""
 
 
-def punch_hole(fd: int, size_bytes: int) -> None:
-    """fallocate(2) with FALLOC_FL_PUNCH_HOLE at the beginning."""
+def fallocate(fd: int, mode: int, size_bytes: int) -> None:
+    """fallocate(2) at the beginning of a file."""
     libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.fallocate(fd, 3, ctypes.c_int64(0), ctypes.c_int64(size_bytes)) == 0, os.strerror(ctypes.get_errno())
+    assert libc.fallocate(fd, mode, ctypes.c_int64(0), ctypes.c_int64(size_bytes)) == 0, os.strerror(ctypes.get_errno())
 
 
 def exchange(one: Path, other: Path) -> None:
@@ -105,12 +105,18 @@ def test_who_is_above_the_limit_takes_nothing_new_until_it_is_below_again(node: 
     (worker / "new").write_bytes(b"new")
 
 
+@contextmanager
+def above_the_limit(node: Node, worker: Path) -> Iterator[FileIO]:
+    """Write more to a file than the working directory may take; it stays open in this context."""
+    with (worker / "open").open("wb", buffering=0) as file:
+        file.write(MUCH)
+        node.wait_event("quota-reached", path="work/worker_1")
+        yield file
+
+
 @pytest.mark.promise("quota-measured")
 def test_what_is_written_through_an_open_file_is_seen_too(node: Node, worker: Path) -> None:
-    with (worker / "open").open("wb") as file:
-        file.write(MUCH)
-        file.flush()
-        node.wait_event("quota-reached", path="work/worker_1")
+    with above_the_limit(node, worker) as file:
         file.truncate(0)
         wait_below(node)
 
@@ -120,9 +126,7 @@ def test_a_write_that_goes_through_the_daemon_is_refused(make_node: NodeFactory)
     node = make_node(roles__worker__max_bytes=LIMIT_BYTES, mount__passthrough=False).start()
     worker = node.work / "worker_1"
     worker.mkdir()
-    with (worker / "open").open("wb", buffering=0) as file:
-        file.write(MUCH)
-        node.wait_event("quota-reached", path="work/worker_1")
+    with above_the_limit(node, worker) as file:
         assert refused(lambda: file.write(b"more"))
         assert refused(lambda: os.posix_fallocate(file.fileno(), 0, 100 << 20))
         file.truncate(0)
@@ -136,11 +140,9 @@ def test_a_hole_can_be_punched_above_the_limit(make_node: NodeFactory, passthrou
     node = make_node(roles__worker__max_bytes=LIMIT_BYTES, mount__passthrough=passthrough).start()
     worker = node.work / "worker_1"
     worker.mkdir()
-    with (worker / "open").open("wb", buffering=0) as file:
-        file.write(MUCH)
-        node.wait_event("quota-reached", path="work/worker_1")
+    with above_the_limit(node, worker) as file:
         assert refused(lambda: os.posix_fallocate(file.fileno(), len(MUCH), 1 << 20))
-        punch_hole(file.fileno(), len(MUCH))
+        fallocate(file.fileno(), PUNCH_HOLE, len(MUCH))
         wait_below(node)
         assert (worker / "open").stat().st_size == len(MUCH)
 
@@ -222,7 +224,7 @@ def test_what_is_allocated_beyond_the_end_of_a_copy_counts(node: Node, worker: P
     copy = worker / "localState/object"
     assert copy.read_bytes() == b"x" * 5000
     with copy.open("rb+") as file:
-        allocate_beyond(file.fileno(), len(MUCH))
+        fallocate(file.fileno(), KEEP_SIZE, len(MUCH))
         file.write(b"x" * 5000)
     assert copy.stat().st_size == 5000
     node.wait_event("quota-reached", path="work/worker_1")

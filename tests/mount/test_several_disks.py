@@ -209,13 +209,9 @@ print(file.read() + b", " + named.read(), flush=True)
 """
 
 
-@pytest.mark.parametrize("dies", [True, False])
-def test_open_files_outlive_the_daemon(node: Node, disks: Disks, dies: bool) -> None:
-    node.stop()
-    node.supervised = True
-    node.start()
-    (workdir,) = make(node, 0)
-    command = [sys.executable, "-c", _KEEPS_OPEN, str(workdir / "tmp/nameless"), str(workdir / "tmp/named")]
+def said_after_takeover(node: Node, program: str, *paths: Path, dies: bool) -> str:
+    """Run a program that opens files; return what it says of them when another daemon is there."""
+    command = [sys.executable, "-c", program, *map(str, paths)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -229,7 +225,17 @@ def test_open_files_outlive_the_daemon(node: Node, disks: Disks, dies: bool) -> 
         wait_until(lambda: node.answers() and node.pid != before)
         process.stdin.write("\n")
         process.stdin.flush()
-        assert process.stdout.readline() == "b'before after, named after'\n"
+        return process.stdout.readline()
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_open_files_outlive_the_daemon(node: Node, disks: Disks, dies: bool) -> None:
+    node.stop()
+    node.supervised = True
+    node.start()
+    (workdir,) = make(node, 0)
+    said = said_after_takeover(node, _KEEPS_OPEN, workdir / "tmp/nameless", workdir / "tmp/named", dies=dies)
+    assert said == "b'before after, named after'\n"
     assert (workdir / "tmp/named").read_bytes() == b"named after"
     wait_until(lambda: os.listdir(disks.of(workdir).parents[1] / "orphans") == [])
 

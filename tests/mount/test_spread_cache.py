@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,7 +17,7 @@ import pytest
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory
 from tests.mount.test_objects import objects
-from tests.mount.test_several_disks import BYTES, Disks, mount, refusal, unmount
+from tests.mount.test_several_disks import BYTES, Disks, mount, refusal, said_after_takeover, unmount
 from tests.support.daemons.aftermath import assert_in_order
 from tests.support.daemons.node import Node, wait_until
 from tests.support.disks.mounts import mounted_image
@@ -609,21 +608,8 @@ def test_open_files_outlive_the_daemon(node: Node, disks: Spread, dies: bool) ->
     node.start()
     (directory,) = write(node, 0)
     assert disks.disk_of(directory, node) > 0
-    command = [sys.executable, "-c", _READS, str(directory / "1.changelog"), str(directory / "new.tmp")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == "open\n"
-        before = node.pid
-        if dies:
-            node.kill_daemon()
-        else:
-            with node.client() as client:
-                client.restart()
-        wait_until(lambda: node.answers() and node.pid != before)
-        process.stdin.write("\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == f"{content(0)['1.changelog']!r}\n"
+    said = said_after_takeover(node, _READS, directory / "1.changelog", directory / "new.tmp", dies=dies)
+    assert said == f"{content(0)['1.changelog']!r}\n"
     assert (directory / "new.tmp").read_bytes() == b"before after"
     (directory / "new.tmp").rename(directory / "2.changelog")
     assert (directory / "2.changelog").read_bytes() == b"before after"

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node
-from tests.support.processes.children import family_of
-from tests.support.processes.stopping import stop
+from tests.support.processes.stopping import standing_still
 from tests.support.stores.contract_servers import StoreServer
 from tests.support.stores.hdfs import Hdfs
 from tests.support.stores.s3 import Versitygw
@@ -37,24 +32,12 @@ def started(make_node: NodeFactory, place: StoreServer | Hdfs | Versitygw, deadl
     return node
 
 
-@contextmanager
-def standing_still(place: StoreServer | Hdfs | Versitygw) -> Iterator[None]:
-    """Let no process of the server go on in this context; connections to it stay open."""
-    processes = family_of(place.pid)
-    stop(*processes)
-    try:
-        yield
-    finally:
-        for process in processes:
-            os.kill(process, signal.SIGCONT)
-
-
 def test_what_is_written_while_a_server_stands_still_is_there_when_it_goes_on(
     make_node: NodeFactory, place: StoreServer | Hdfs | Versitygw
 ) -> None:
     node = started(make_node, place, 600)
     with ThreadPoolExecutor(1) as pool:
-        with standing_still(place):
+        with standing_still(place.pid):
             writing = pool.submit((node.checkpoints / "job/during").write_bytes, b"during")
             node.wait_event("remote-down", store="checkpoints")
             assert (node.checkpoints / "job/before").read_bytes() == b"before"
@@ -70,7 +53,7 @@ def test_a_server_that_stands_still_does_not_keep_the_daemon_from_ending(
 ) -> None:
     """Requests under way have their time: here it is short, and what has not come back from a library does not add to it."""
     node = started(make_node, place, 5)
-    with ThreadPoolExecutor(1) as pool, standing_still(place):
+    with ThreadPoolExecutor(1) as pool, standing_still(place.pid):
         writing = pool.submit((node.checkpoints / "job/during").write_bytes, b"during")
         node.wait_event("remote-down", store="checkpoints")
         node.terminate()

@@ -36,8 +36,8 @@ _TRIES = 5
 RELEASE_SECONDS = 0.05
 """A file that was just closed counts as open until the kernel has sent its RELEASE."""
 _TURN_SECONDS = 0.001  # of the event loop, for evicting
-_MOST_WAITS = 200  # of such a time, until what was deleted is free on the disk
-_SHOWN_WAITS = 4  # of such a time, until a disk shows what was freed: XFS does that a moment later
+_MOST_WAITS = 200  # of RELEASE_SECONDS, until what was deleted is free on the disk
+_SHOWN_WAITS = 4  # of them, until a disk shows what was freed: XFS does that a moment later
 _VAIN_SECONDS = 1.0
 _VAIN_FACTOR = 10.0  # who keeps trying on a disk without a copy to evict takes a tenth of the time at most
 _SPARE = Space(16, 2**20)
@@ -175,7 +175,8 @@ class Room:
 
     def _missing_beside(self, pending: Space, wanted: Space) -> Space:
         """Return what to evict for ``wanted``. What was deleted before, ``pending``, is no help to it until it is free."""
-        disk, reserve = self.disk.look(), self._missing(wanted)
+        usage = self.usage()
+        disk, reserve = usage.disk, to_free(self.limits, usage, wanted)
         files = wanted.files + pending.files - disk.free_files if disk.files else 0
         size_bytes = wanted.size_bytes + pending.size_bytes - disk.free_bytes
         return Space(max(reserve.files, files), max(reserve.size_bytes, size_bytes))

@@ -57,10 +57,9 @@ class Rooms:
         wanted: Counter[bytes] = Counter()
         for path, size_bytes in sizes.items():
             wanted[path.rpartition(b"/")[0]] += size_bytes
-        by_room: dict[Room, int] = {}
+        by_room: Counter[Room] = Counter()
         for directory, size_bytes in wanted.items():
-            room = self.at(directory)
-            by_room[room] = by_room.get(room, 0) + size_bytes
+            by_room[self.at(directory)] += size_bytes
         return all(room.has_spare(size_bytes) for room, size_bytes in by_room.items())
 
     def has_spare_anywhere(self) -> bool:

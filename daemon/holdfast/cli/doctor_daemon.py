@@ -12,7 +12,7 @@ from holdfast.control.client import RefusedError
 from holdfast.control.messages import Status
 from holdfast.errors import DaemonUnreachableError
 from holdfast.mount import mountpoint
-from holdfast.problems import CLEARLY_BELOW, DRAINING, LONG_UNSENT, STORE
+from holdfast.problems import DRAINING, LONG_UNSENT, STORE, is_clearly_below
 
 _STATUS_SECONDS = 10.0
 """The time limit for the status, which takes milliseconds: a daemon that hangs must not hold up its own diagnosis."""
@@ -112,7 +112,7 @@ def _stores(status: Status) -> Iterator[Finding]:
 def _disk(status: Status) -> Iterator[Finding]:
     where = f" in {status.store}" if status.store else ""
     found = f"{size(status.free_bytes)} free{where}, {size(status.min_free_bytes)} kept free"
-    if status.free_bytes < CLEARLY_BELOW * status.min_free_bytes:
+    if is_clearly_below(status.free_bytes, status.min_free_bytes):
         yield Finding("store", "fail", found, 'docs/operations.md, "The disk is full"')
     else:
         yield Finding("store", "ok", found)

@@ -17,7 +17,7 @@ from holdfast.control.messages import Status
 from holdfast.errors import ConfigurationError, HoldfastError, MountpointError
 from holdfast.mount import mountpoint
 from holdfast.preflight import start_checks
-from holdfast.problems import CLEARLY_BELOW
+from holdfast.problems import is_clearly_below
 from holdfast.remote import RemoteStore, directory_of
 from holdfast.remote.redaction import public_url
 from holdfast.remote.store_options import ENDPOINTS, plain_name
@@ -88,12 +88,12 @@ def _disks(settings: Config) -> Iterator[Finding]:
 def _disk(directory: Path, limits: Limits) -> Iterator[Finding]:
     disk = disk_space(directory)
     reserve = limits.reserve(disk)
-    if disk.free_bytes < CLEARLY_BELOW * reserve.size_bytes:
+    if is_clearly_below(disk.free_bytes, reserve.size_bytes):
         mend = "free some disk, or lower the reserve (cache.min_free_share, cache.min_free_bytes)"
         yield Finding("store", "fail", f"{size(disk.free_bytes)} free in {directory}, less than the reserve", mend)
         return
     yield Finding("store", "ok", f"{size(disk.free_bytes)} free in {directory}")
-    if disk.free_files < CLEARLY_BELOW * reserve.files:
+    if is_clearly_below(disk.free_files, reserve.files):
         found = f"{disk.free_files} of {disk.files} inodes free in {directory}, less than the reserve"
         yield Finding("store", "fail", found, "delete files, or use a file system with more inodes (mkfs.ext4 -N)")
 

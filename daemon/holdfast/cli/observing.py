@@ -10,7 +10,7 @@ from holdfast.cli import kernel_advice
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
 from holdfast.cli.output import counted, duration, moment, print_json, print_json_line, print_table, say, size
 from holdfast.control.messages import BatchInfo, EventInfo, OtherDiskStatus, Status
-from holdfast.problems import CLEARLY_BELOW
+from holdfast.problems import is_clearly_below
 
 _SHOWN_PARTS = 3
 _SHORTEST_SECONDS = 0.05
@@ -75,7 +75,7 @@ def _rows(found: Status) -> list[tuple[str, str]]:
     rows.append(("disk", f"{size(found.free_bytes)} free, {size(found.min_free_bytes)} kept free{where}"))
     if found.files:
         free, kept = f"{found.free_files:,} free of {found.files:,}", f"{found.min_free_files:,} kept free"
-        is_only_of_inodes = not found.free_files and found.free_bytes >= CLEARLY_BELOW * found.min_free_bytes
+        is_only_of_inodes = not found.free_files and not is_clearly_below(found.free_bytes, found.min_free_bytes)
         few = " (NO NEW FILES: the disk is out of inodes)" if is_only_of_inodes else ""
         rows.append(("inodes", f"{free}, {kept}{few}"))
     rows += (("disk", _other_disk(disk)) for disk in found.other_disks)

@@ -105,9 +105,9 @@ class Foundation:
             store.tree.disk_at,
             are_spread=config.store.spread_cache,
         )
-        self.partitions = PartitionDirectories(parts.zones, FORMATS)
         if config.store.spread_cache:
-            store.tree.spread_partitions(self.partitions.above, lambda space: self.rooms.first.limits.reserve(space))
+            partitions = PartitionDirectories(parts.zones, FORMATS)
+            store.tree.spread_partitions(partitions.above, lambda space: self.rooms.first.limits.reserve(space))
         self.ordinary_user = OrdinaryUser(self.rooms.is_near_end)
         self.fetcher = Fetcher(
             store.staging,

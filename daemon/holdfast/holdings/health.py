@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.served_mount import ServedMount
 from holdfast.holdings.report import LONGEST_PROBLEM, MOST_PROBLEMS, NodeHealth
-from holdfast.problems import CLEARLY_BELOW, DRAINING, STORE
+from holdfast.problems import DRAINING, STORE, is_clearly_below
 
 _MANY_DELETIONS = 1000
-_FIRST_DISK = "the disk of the store directory"
-_FULL = "is full, and evicting makes no more room"
 _ABSENT = "what was there fails with EIO until it is mounted and the daemon restarted, or store.other_disks leaves it out"
 _NOT_USED = "its working directories are gone, and none are made there until it is mended and the daemon restarted"
 
@@ -55,15 +53,17 @@ class Health:
         found += [f"the disk {disk.path} is not there ({disk.problem}): {_ABSENT}" for disk in absent]
         found += [f"the disk {disk.path} has failed: {_NOT_USED}" for disk in others.present if disk.has_failed]
         found += [f"the disk {lost.path} is lost ({lost.problem}): {_NOT_USED}" for lost in others.missing]
+        is_first_full = False
         for room in self.base.rooms.all:
             disk = room.usage().disk
             reserve = room.limits.reserve(disk)
-            name = f"the disk {room.disk.path}" if room.disk.number else _FIRST_DISK
-            if disk.free_bytes < CLEARLY_BELOW * reserve.size_bytes:
-                found.append(f"{name} {_FULL}")
-            elif disk.free_files < CLEARLY_BELOW * reserve.files:
+            name = f"the disk {room.disk.path}" if room.disk.number else "the disk of the store directory"
+            if is_clearly_below(disk.free_bytes, reserve.size_bytes):
+                found.append(f"{name} is full, and evicting makes no more room")
+                is_first_full = is_first_full or not room.disk.number
+            elif is_clearly_below(disk.free_files, reserve.files):
                 found.append(f"{name} has hardly any inodes left, and evicting frees no more of them")
-        if not self.base.parts.index.has_room and f"{_FIRST_DISK} {_FULL}" not in found:
+        if not self.base.parts.index.has_room and not is_first_full:
             found.append("the index's disk is full: soon no new files for the stores are accepted")
         if self.mount.session.passthrough_possible and self.mount.session.data_mode != "passthrough":
             found.append(f"no passthrough, so state stores are slow ({self.mount.session.data_mode})")

@@ -62,11 +62,11 @@ class LostPartitions:
             for each in with_rights:
                 self._make_anew(each)
             await trio.lowlevel.checkpoint()
-        await self.forget_files(disk.number)
+        await self._forget_files(disk.number)
 
     async def forget_given_up(self, disk: int) -> None:
         """Forget the files on the disk with this number that an earlier daemon, or this start, has given up."""
-        await self.forget_files(disk)
+        await self._forget_files(disk)
         if await trio.to_thread.run_sync(self._index.sync):
             await self._is_noted(self._store.note_forgotten, disk)
 
@@ -79,7 +79,7 @@ class LostPartitions:
             return False
         return True
 
-    async def forget_files(self, disk: int) -> None:
+    async def _forget_files(self, disk: int) -> None:
         """Forget the files in such directories on the disk with this number: they are in the tree no more."""
         slices = Slices()
         for file in await trio.to_thread.run_sync(self._entries.on_disk, disk):
@@ -109,16 +109,15 @@ class LostPartitions:
         parent, _, name = path.rpartition(b"/")
         directory_fd = self._tree.open_directory(parent)
         try:
-            inode = file_stat(name, dir_fd=directory_fd, follow_symlinks=False).st_ino
-            found = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+            found = file_stat(name, dir_fd=directory_fd, follow_symlinks=False)
             is_special = has_own_rights(found, os.stat(directory_fd))
-            with self._tree.leaving(inode), keeping_mtime(directory_fd):
+            with self._tree.leaving(found.st_ino), keeping_mtime(directory_fd):
                 os.rmdir(name, dir_fd=directory_fd)
         finally:
             os.close(directory_fd)
-        self._invalidation.directory_removed(path, inode)
-        removed = _WithRights(path, found, self._marks.is_held(inode))
-        self._marks.let_go(inode)
+        self._invalidation.directory_removed(path, found.st_ino)
+        removed = _WithRights(path, found, self._marks.is_held(found.st_ino))
+        self._marks.let_go(found.st_ino)
         return [removed] if is_special else []
 
     def _make_anew(self, removed: _WithRights) -> None:

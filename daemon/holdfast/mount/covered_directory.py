@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -33,6 +34,7 @@ from holdfast.system.syscalls import rewound
 from holdfast.system.text import printable, shown
 
 IMMUTABLE, COVERED, CLOSED = "immutable", "covered", "closed"
+_log = logging.getLogger("holdfast.mount")
 _UNPROTECTED = "unprotected: "
 _MOST_NAMES = 10
 
@@ -128,8 +130,8 @@ def taken(path: str) -> Iterator[Callable[[], None]]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise MountpointBusyError(f"{path} is in use: another daemon is about to mount there") from None
-        except OSError:
-            pass
+        except OSError as problem:  # as of an ordinary user's daemon that takes a mount over
+            _log.debug("%s can't be locked against other daemons: %s", path, problem.strerror)
         else:
             opened.callback(fcntl.flock, fd, fcntl.LOCK_UN)  # processes that are forked meanwhile have the descriptor too
         yield opened.close

@@ -71,8 +71,9 @@ def is_placeholder(entry: os.DirEntry[str]) -> bool:
 def open_directories(fd: int) -> dict[str, int]:
     """Return the modes of those directories in a directory that are not closed to everybody, by name."""
     with os.scandir(rewound(fd)) as entries:
-        found = {entry.name: entry.stat(follow_symlinks=False).st_mode for entry in entries}
-    return {name: stat.S_IMODE(mode) for name, mode in found.items() if stat.S_ISDIR(mode) and stat.S_IMODE(mode)}
+        directories = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+    modes = {each.name: stat.S_IMODE(each.stat(follow_symlinks=False).st_mode) for each in directories}
+    return {name: mode for name, mode in modes.items() if mode}
 
 
 def shut_directories(fd: int) -> dict[str, int]:

@@ -29,7 +29,7 @@ _ANSWER_SECONDS = 1.0
 
 
 class _Answer(NamedTuple):
-    """Whether the store takes a token for anything, and until when that counts (monotonic seconds)."""
+    """An answer of the store: if it takes a token for anything. It counts until then (monotonic seconds)."""
 
     token: str
     takes: bool

@@ -126,9 +126,8 @@ def _tell_time_precisely(fd: int) -> None:
     Within a tick one object may be removed and another be stored that gets its inode number: with the same size they would
     be one version. Where another machine's clock tells the time, as on NFS, it stays that clock's.
     """
-    since_ns = time.time_ns() - os.fstat(fd).st_mtime_ns
-    if 0 <= since_ns < _LONGEST_TICK_NS:
-        now_ns = time.time_ns()
+    now_ns = time.time_ns()
+    if 0 <= now_ns - os.fstat(fd).st_mtime_ns < _LONGEST_TICK_NS:
         with suppress(OSError):  # a file system that has only its own times
             os.utime(fd, ns=(now_ns, now_ns))
 

@@ -1,4 +1,4 @@
-"""Which disk a new directory comes to: the one with the most space above its reserve for each directory on it."""
+"""The choice of a disk for a new directory: the one with the most space above its reserve for each directory on it."""
 
 from __future__ import annotations
 

@@ -114,8 +114,10 @@ class KnownDisks(msgspec.Struct):
     def _change(cls, store: Path, number: int, **changes: bool) -> None:
         """Change what is known of one disk. The caller lets no other thread change it meanwhile."""
         known = cls.read(store)
-        known.disks = [msgspec.structs.replace(disk, **changes) if disk.number == number else disk for disk in known.disks]
-        known.write(store)
+        disks = [msgspec.structs.replace(disk, **changes) if disk.number == number else disk for disk in known.disks]
+        if disks != known.disks:
+            known.disks = disks
+            known.write(store)
 
     def write(self, store: Path) -> None:
         """Write them down. Raises ``OSError``."""

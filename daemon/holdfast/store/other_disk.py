@@ -14,6 +14,7 @@ from holdfast.store.areas import Place
 from holdfast.store.disk_inspection import PARTITIONS, WORKDIRS
 from holdfast.store.free_space import DiskSpace, disk_space
 from holdfast.store.suitability import check_writable, failed
+from holdfast.system.file_id import FileId
 
 PLACEHOLDER_MARK = "user.holdfast.disk"
 """The attribute of a placeholder: the id of the disk and the name of the directory there, with a slash between them.
@@ -150,17 +151,22 @@ def area_of(path: bytes) -> str:
     return WORKDIRS if is_workdir(path) else PARTITIONS
 
 
-class Placed(NamedTuple):
-    """A placeholder: its inode number, its path in the tree, the disk, and the name of the directory there.
+class Placeholder(NamedTuple):
+    """A directory on another disk: its id, which is the placeholder's, its path in the tree, the disk, its name there.
 
-    ``inode_there`` is the inode number of that directory; 0 if the disk is absent.
+    ``inode_there`` is its inode number there; 0 if the disk is absent.
     """
 
-    inode: int
+    id: FileId
     path: bytes
     disk: OtherDisk
     name: bytes
     inode_there: int = 0
+
+    @property
+    def directory_fd(self) -> int:
+        """The descriptor of the directory on the disk that the name is in."""
+        return self.disk.area_fd(self.path)
 
 
 class Mark(NamedTuple):

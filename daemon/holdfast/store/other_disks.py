@@ -49,7 +49,7 @@ from holdfast.store.other_disk import (
     PLACEHOLDER_MARK,
     Mark,
     OtherDisk,
-    Placed,
+    Placeholder,
     make_like,
     mark_of,
 )
@@ -74,7 +74,7 @@ class OtherDisks(NamedTuple):
     """The disks in use, their placeholders, and those that were lost."""
 
     disks: Sequence[OtherDisk]
-    placed: Sequence[Placed]
+    placed: Sequence[Placeholder]
     lost: Sequence[LostDisk]
     aside: Sequence[Path] = ()
     """The directories that belong to no path, where they are now."""
@@ -162,7 +162,7 @@ class _Opening:
     def _present(self) -> list[OtherDisk]:
         return [disk for disk in self._disks if not disk.is_absent]
 
-    def _find_partitions(self, partitions: PartitionPlaceholders, failed: Collection[str]) -> Iterator[Placed]:
+    def _find_partitions(self, partitions: PartitionPlaceholders, failed: Collection[str]) -> Iterator[Placeholder]:
         """Yield the placeholders of partitions' directories. Those of disks that are lost or have ``failed`` are removed."""
         found = {disk: self._found[disk.id][PARTITIONS] for disk in self._present()}
         present = {disk.id for disk in found}
@@ -236,7 +236,7 @@ class _Opening:
         is_empty = count_left(known) == 0
         self._lost[known.disk] = LostDisk(known.path, "" if is_empty else _NOT_NAMED)
 
-    def _find_placed(self) -> Iterator[Placed]:
+    def _find_placed(self) -> Iterator[Placeholder]:
         """Yield the placeholders of disks in use. Others are removed, as if what they stand for had been."""
         disks = {disk.id: disk for disk in self._disks}
         inodes = {each.name: each.stat.st_ino for areas in self._found.values() for each in areas[WORKDIRS]}
@@ -250,7 +250,7 @@ class _Opening:
                         os.setxattr(here, PLACEHOLDER_MARK, mark_of(disk, mark.name), follow_symlinks=False)
                 elif not inode_there and not disk.is_absent:
                     inode_there = _make_missing(disk, mark.name, os.stat(here, follow_symlinks=False), path)
-                yield Placed(inode, path, disk, mark.name, inode_there)
+                yield Placeholder(FileId(inode), path, disk, mark.name, inode_there)
                 continue
             try:
                 os.rmdir(here)
@@ -260,14 +260,14 @@ class _Opening:
                 unknown = LostDisk(f"(with the id {mark.disk})", "nothing is known of it")
                 self._lost.setdefault(mark.disk, unknown).workdirs.append(path)
 
-    def _place_again(self, disk: OtherDisk, placed: set[bytes]) -> Iterator[Placed]:
+    def _place_again(self, disk: OtherDisk, placed: set[bytes]) -> Iterator[Placeholder]:
         """Make placeholders for directories without one whose paths are free; set others aside."""
         for name, path, stat in self._found[disk.id][WORKDIRS]:
             if name in placed:
                 continue
             inode = self._make_placeholder(disk, name, path, stat) if path is not None else None
             if path is not None and inode is not None:
-                yield Placed(inode, path, disk, name, stat.st_ino)
+                yield Placeholder(FileId(inode), path, disk, name, stat.st_ino)
             else:
                 self._aside += disk.remove_or_set_aside(name, WORKDIRS)
 

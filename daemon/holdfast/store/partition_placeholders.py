@@ -27,13 +27,14 @@ from holdfast.store.other_disk import (
     PLACEHOLDER_MARK,
     Mark,
     OtherDisk,
-    Placed,
+    Placeholder,
     has_own_rights,
     make_like,
     mark_of,
     note_rights,
 )
 from holdfast.store.tree import Tree
+from holdfast.system.file_id import FileId
 
 _CLOSED = 0o700
 """The mode of the directories above one that a power cut has taken: theirs is not known, and may have shut others out."""
@@ -60,7 +61,7 @@ class PartitionPlaceholders:
         found: Mapping[OtherDisk, Sequence[Directory]],
         given_up: Collection[str],
         absent: Collection[str],
-    ) -> Iterator[Placed]:
+    ) -> Iterator[Placeholder]:
         """Yield those of the directories that were ``found`` on the disks that are there.
 
         Those on disks with ids in ``given_up`` are removed. ``absent`` has the ids of disks whose directories are not known.
@@ -82,7 +83,7 @@ class PartitionPlaceholders:
         for path, (disk, each) in latest.items():
             inode = self._placeholder(disk, each, path)
             if inode is not None:
-                yield Placed(inode, path, disk, each.name, each.stat.st_ino)
+                yield Placeholder(FileId(inode), path, disk, each.name, each.stat.st_ino)
             else:
                 others.append((disk, each))
         for disk, each in others:
@@ -90,7 +91,7 @@ class PartitionPlaceholders:
                 self._remove_if_of(disk, each.name, each.path)
             self.aside += disk.remove_or_set_aside(each.name, PARTITIONS)
 
-    def without_disk(self, absent: Mapping[str, OtherDisk], present: Collection[str]) -> Iterator[Placed]:
+    def without_disk(self, absent: Mapping[str, OtherDisk], present: Collection[str]) -> Iterator[Placeholder]:
         """Yield the placeholders of disks that are ``absent``, and remove those of disks that are not ``present`` either.
 
         Disks are named by their ids. It goes through all directories. Raises ``OSError``.
@@ -104,7 +105,7 @@ class PartitionPlaceholders:
                     continue
                 inode = os.stat(entry.name, dir_fd=fd, follow_symlinks=False).st_ino
                 if mark.disk in absent and not os.listdir(b"/proc/self/fd/%d/%s" % (fd, entry.name)):
-                    yield Placed(inode, b"/".join([*trail, entry.name]), absent[mark.disk], mark.name)
+                    yield Placeholder(FileId(inode), b"/".join([*trail, entry.name]), absent[mark.disk], mark.name)
                 else:
                     self._remove(fd, entry.name, inode)
 

@@ -4,28 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
-from holdfast.store.other_disk import OtherDisk, area_of, is_workdir
+from holdfast.store.other_disk import Placeholder, is_workdir
 from holdfast.system.file_id import FileId, id_on
-
-
-class Placeholder(NamedTuple):
-    """A directory on another disk: its id, which is the placeholder's, its path in the tree, the disk, its name there.
-
-    ``inode_there`` is its inode number there; 0 if the disk is absent.
-    """
-
-    id: FileId
-    path: bytes
-    disk: OtherDisk
-    name: bytes
-    inode_there: int = 0
-
-    @property
-    def directory_fd(self) -> int:
-        """The descriptor of the directory on the disk that the name is in."""
-        return self.disk.fds[area_of(self.path)]
 
 
 class Placeholders:

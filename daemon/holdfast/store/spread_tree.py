@@ -27,19 +27,19 @@ from typing import cast
 
 from holdfast.store.descent import DIRECTORY
 from holdfast.store.disk_choice import DiskChoice, PartitionDisks, Reserve
-from holdfast.store.free_space import NO_ROOM
+from holdfast.store.free_space import ignoring_full_disk
 from holdfast.store.held_directories import HeldDirectories
 from holdfast.store.other_disk import (
     AREAS_OF_DIRECTORIES,
     PLACEHOLDER_MARK,
     OtherDisk,
-    Placed,
+    Placeholder,
     area_of,
     is_workdir,
     mark_of,
     note_rights,
 )
-from holdfast.store.placeholders import Placeholder, Placeholders
+from holdfast.store.placeholders import Placeholders
 from holdfast.store.tree import Tree
 from holdfast.system.file_id import NO_FILE, FileId, FileStat, as_listed, disk_of, id_on, with_id
 
@@ -53,7 +53,9 @@ class SpreadTree(Tree):
 
     is_spread = True
 
-    def __init__(self, root_fd: int, held: HeldDirectories, disks: Iterable[OtherDisk], placed: Iterable[Placed]) -> None:
+    def __init__(
+        self, root_fd: int, held: HeldDirectories, disks: Iterable[OtherDisk], placed: Iterable[Placeholder]
+    ) -> None:
         super().__init__(root_fd, held)
         self.disks = list(disks)
         self._first_device = os.fstat(root_fd).st_dev
@@ -62,7 +64,7 @@ class SpreadTree(Tree):
         self._choice = DiskChoice(root_fd, self.disks)
         self._partitions: PartitionDisks | None = None
         """Chooses the disks of partitions' directories, if new ones are spread."""
-        self._placeholders = Placeholders(Placeholder(FileId(each.inode), *each[1:]) for each in placed)
+        self._placeholders = Placeholders(placed)
 
     # --- which file it is ------------------------------------------------------------------------------------------------
 
@@ -242,11 +244,8 @@ class SpreadTree(Tree):
         if placeholder is None or placeholder.disk.has_failed:
             return
         there = os.stat(placeholder.name, dir_fd=placeholder.directory_fd, follow_symlinks=False)
-        try:
+        with ignoring_full_disk():  # some file systems take room for any change
             note_rights(self.root_fd, placeholder.path, there)
-        except OSError as problem:
-            if problem.errno not in NO_ROOM:  # some file systems take room for any change
-                raise
 
     def remove_directory(self, parent_fd: int, name: bytes) -> None:
         """rmdir(2). Raises ``OSError``."""
@@ -296,11 +295,8 @@ class SpreadTree(Tree):
     def _mark(self, placeholder: Placeholder, *, is_leaving: bool) -> None:
         here = b"/proc/self/fd/%d/%s" % (self.root_fd, placeholder.path)
         mark = mark_of(placeholder.disk, placeholder.name, is_leaving=is_leaving)
-        try:
+        with ignoring_full_disk():  # some file systems take room for any change: a removal goes on without
             os.setxattr(here, PLACEHOLDER_MARK, mark, os.XATTR_REPLACE, follow_symlinks=False)
-        except OSError as problem:
-            if problem.errno not in NO_ROOM:  # some file systems take room for any change: a removal goes on without
-                raise
 
     def has_failed(self, path: bytes) -> bool:
         """Say whether what is at ``path`` is on a disk that has failed or is not there."""

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from holdfast_spark.after_batches import BATCHES
-from holdfast_spark.class_names import PARTS, are_new, left_out, names_path
+from holdfast_spark.class_names import PARTS, left_out, names_path
 from holdfast_spark.companion.jvm import JvmDriver
 
 _log = logging.getLogger("holdfast.class_names")
@@ -29,7 +29,7 @@ class KnownClasses:
         """Let the JVM, whose own files are in ``local``, begin to load them. It is asked, so this waits for it."""
         names = names_path(local)
         part = left_out(names)
-        self._unwritten = None if are_new(names) else names
+        self._unwritten = names if part >= 0 else None
         if os.path.exists(names):  # Path.exists raises where one may not look
             _attempt(lambda: self._jvm.load_classes(names, PARTS, part))
 

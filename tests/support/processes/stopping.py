@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.support.daemons.node import wait_until
+from tests.support.processes.children import family_of
 
 
 def stop(*processes: int) -> None:
@@ -16,6 +17,18 @@ def stop(*processes: int) -> None:
     for process in processes:
         os.kill(process, signal.SIGSTOP)
     wait_until(lambda: stand_still(processes))
+
+
+@contextmanager
+def standing_still(pid: int) -> Iterator[None]:
+    """Let a process, and all that it has started, stand still in this context; its connections stay open."""
+    processes = family_of(pid)
+    try:
+        stop(*processes)
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
 
 
 def stand_still(processes: Iterable[int]) -> bool:

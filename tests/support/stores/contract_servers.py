@@ -184,6 +184,8 @@ CONTRACT_SERVERS: dict[str, Callable[[], AbstractContextManager[StoreServer]]] =
     "gs-fake": _fake_gcs,
 }
 """The servers that the contract is held against."""
+ALL_SERVERS = {**CONTRACT_SERVERS, "s3-versitygw": serving_s3, "hdfs": serving_hdfs_store}
+"""These, and those that run for other tests too."""
 
 
 def chosen(ours: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What doctor excuses: only the daemon's environment may hold what a store lacks here."""
+"""Findings that doctor excuses: only the daemon's environment may hold what a store lacks here."""
 
 from __future__ import annotations
 

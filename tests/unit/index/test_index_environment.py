@@ -249,9 +249,14 @@ def test_sync_and_close_leave_everything_on_the_disk(path: Path) -> None:
 # --- a full disk ------------------------------------------------------------------------------------------------------
 
 
-def _fill(file: FileIO) -> None:
+def _write_on(file: FileIO) -> None:
     while True:
         file.write(bytes(4096))
+
+
+def _fill(disk: Path) -> None:
+    with (disk / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space left"):
+        _write_on(ballast)
 
 
 @needs_root
@@ -260,8 +265,7 @@ def test_on_a_full_disk_what_is_not_trusted_makes_room_for_the_new_index(tmp_pat
     with mounted("tmpfs", tmp_path / "disk", "-o", "size=9m") as disk:
         path = disk / "index"
         begin(path).close()
-        with (disk / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space left"):
-            _fill(ballast)
+        _fill(disk)
         index = Index.open(path, "another store", BOOT)
         assert index.renewed == "of another store"
         index.entries.put(FileId(1), ENTRY)
@@ -273,8 +277,7 @@ def test_on_a_full_disk_what_is_not_trusted_makes_room_for_the_new_index(tmp_pat
 def test_an_index_says_whether_its_disk_has_room_for_more(tmp_path: Path) -> None:
     with mounted("tmpfs", tmp_path / "disk", "-o", "size=5m") as disk:
         index = Index.open(disk / "index", "store")
-        with (disk / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space left"):
-            _fill(ballast)
+        _fill(disk)
         index.keep_reserve()
         assert index.has_room
         inode = 0
@@ -298,8 +301,7 @@ def test_on_a_full_btrfs_too_deletions_are_recorded(workspace: Path) -> None:
         for inode in range(1, 3000):
             index.entries.put(FileId(inode), ENTRY)
         assert index.sync()
-        with (disk / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space left"):
-            _fill(ballast)
+        _fill(disk)
         for inode in range(1, 3000):
             index.entries.discard(FileId(inode))
         assert index.sync()

@@ -18,7 +18,7 @@ from holdfast.errors import ObjectMissingError, RemoteUnavailableError
 from holdfast.remote import UploadSource, open_store
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import RemoteAccess
-from tests.support.stores.contract_servers import CONTRACT_SERVERS, StoreServer, serving_hdfs_store, serving_s3
+from tests.support.stores.contract_servers import ALL_SERVERS, StoreServer
 from tests.support.stores.cutting_proxy import CuttingProxy
 from tests.unit.remote.test_remote_contract import content, opened, put
 
@@ -28,7 +28,6 @@ OBJECT_BYTES = 3 * 2**20
 HALF_BYTES = OBJECT_BYTES // 2
 SHORTEST_REQUEST_SECONDS = 0.5
 REQUESTS_UNTIL_DEADLINE = 2
-_SERVERS = {**CONTRACT_SERVERS, "s3-versitygw": serving_s3, "hdfs": serving_hdfs_store}
 Fault = Callable[[CuttingProxy], None]
 WHOLE_FAULTS: dict[str, Fault] = {
     "silent": lambda proxy: proxy.stall_after(0),
@@ -74,12 +73,12 @@ class Far:
             proxy.heal()
 
 
-@pytest.fixture(scope="module", params=_SERVERS)
+@pytest.fixture(scope="module", params=ALL_SERVERS)
 def far(request: pytest.FixtureRequest) -> Iterator[Far]:
     """Each server behind a proxy; a namenode and its datanode each behind one."""
     with ExitStack() as stack:
         try:
-            server = stack.enter_context(_SERVERS[request.param]())
+            server = stack.enter_context(ALL_SERVERS[request.param]())
         except (OSError, subprocess.CalledProcessError) as problem:
             pytest.skip(f"{request.param} can't be had: {problem}")
         proxies = []

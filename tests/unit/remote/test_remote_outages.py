@@ -15,22 +15,19 @@ import pytest
 from holdfast.errors import RemoteRefusedError, RemoteUnavailableError
 from holdfast.remote import RemoteStore, open_store
 from tests.support.processes.children import family_of
-from tests.support.processes.stopping import stop
-from tests.support.stores.contract_servers import CONTRACT_SERVERS, StoreServer, serving_hdfs_store, serving_s3
+from tests.support.processes.stopping import standing_still
+from tests.support.stores.contract_servers import ALL_SERVERS, StoreServer
 from tests.unit.remote.test_remote_contract import content, put
 
 pytestmark = pytest.mark.slow
 
 
-_SERVERS = {**CONTRACT_SERVERS, "s3-versitygw": serving_s3, "hdfs": serving_hdfs_store}
-
-
-@pytest.fixture(params=_SERVERS)
+@pytest.fixture(params=ALL_SERVERS)
 def server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
     """A server that no other test uses."""
     with ExitStack() as stack:
         try:
-            server = stack.enter_context(_SERVERS[request.param]())
+            server = stack.enter_context(ALL_SERVERS[request.param]())
         except (OSError, subprocess.CalledProcessError) as problem:
             pytest.skip(f"{request.param} can't be had: {problem}")
         yield server
@@ -61,14 +58,10 @@ def test_a_server_that_is_stopped_comes_back_and_one_that_is_dead_is_unavailable
     store = opened(server)
     put(store, "a")
     impatient = opened(server, seconds=0.3)
-    processes = family_of(server.pid)
-    stop(*processes)
-    try:
+    with standing_still(server.pid):
         for operation in OPERATIONS:
             with pytest.raises(RemoteUnavailableError):
                 operation(impatient)
-    finally:
-        _signal(processes, signal.SIGCONT)
     assert content(store, "a") == b"bytes"
     _signal(family_of(server.pid), signal.SIGKILL)
     for operation in OPERATIONS:
@@ -76,7 +69,7 @@ def test_a_server_that_is_stopped_comes_back_and_one_that_is_dead_is_unavailable
             operation(store)
 
 
-@pytest.mark.parametrize("server", sorted(_SERVERS.keys() - {"gs-fake"}), indirect=True)  # which refuses nobody
+@pytest.mark.parametrize("server", sorted(ALL_SERVERS.keys() - {"gs-fake"}), indirect=True)  # which refuses nobody
 def test_what_does_not_mend_by_itself_is_refused(server: StoreServer, workspace: Path) -> None:
     put(opened(server), "a")
     others = [opened(server, server.refused)]

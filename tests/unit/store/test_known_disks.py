@@ -1,4 +1,4 @@
-"""What a store knows of its other disks over restarts: numbers, of which none is given again too early, and failures."""
+"""A store's knowledge of its other disks over restarts: numbers, of which none is given again too early, and failures."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ from holdfast.store import DiskSpace, OtherDisk, Space, disk_space
 from holdfast.store.disk_choice import DiskChoice, PartitionDisks, _share
 from holdfast.store.disk_inspection import SUBDIRECTORIES
 from holdfast.store.held_directories import HeldDirectories
-from holdfast.store.placeholders import Placeholder, Placeholders
+from holdfast.store.other_disk import Placeholder
+from holdfast.store.placeholders import Placeholders
 from holdfast.store.spread_tree import SpreadTree
 from holdfast.system.file_id import FileId, id_on
 from holdfast.zones import Fallbacks, ZoneMap

@@ -535,30 +535,17 @@ async def test_of_two_questions_about_a_name_the_later_one_counts_whichever_is_a
         assert directory.object(b"0") == KnownObject(3, 10**18, "new")
 
 
-async def test_a_list_that_began_later_counts_more_than_the_head(
-    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
+@pytest.mark.parametrize(("of_head", "of_list"), [(3.0, 1.0), (1.0, 3.0)], ids=["list first", "head first"])
+async def test_a_list_that_began_later_counts_more_than_the_head_whichever_answers_first(
+    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock, of_head: float, of_list: float
 ) -> None:
     access.put("0", "old")
-    access.seconds = 3.0
+    access.seconds = of_head
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(directory.ask_about, b"0", "query/offsets/0", retry=False))
         await trio.sleep(0.5)
         access.put("0", "new", size_bytes=3)
-        access.seconds = 1.0
-        await directory.ask(trio.current_time())
-    assert directory.object(b"0") == KnownObject(3, 10**18, "new")
-
-
-async def test_a_list_that_began_later_counts_more_than_the_head_that_answers_before_it(
-    directory: CachedListing, access: ScriptedAccess, autojump_clock: MockClock
-) -> None:
-    access.put("0", "old")
-    access.seconds = 1.0
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(partial(directory.ask_about, b"0", "query/offsets/0", retry=False))
-        await trio.sleep(0.5)
-        access.put("0", "new", size_bytes=3)
-        access.seconds = 3.0
+        access.seconds = of_list
         await directory.ask(trio.current_time())
     assert directory.object(b"0") == KnownObject(3, 10**18, "new")
 

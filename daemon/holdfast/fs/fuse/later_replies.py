@@ -52,6 +52,6 @@ class LaterReplies:
         else:
             self._connection.reply(request, 0, answer)
         try:
-            observation.end(answer if isinstance(answer, int) else errno_in(observation.opcode, answer))
+            observation.end(errno_in(observation.opcode, answer))
         except Exception as problem:  # noqa: BLE001 the request has its reply; only its description is missing
             errno_of(problem, name_of(observation.opcode), self._counters)

@@ -7,13 +7,11 @@ only objects imply, gets one with the first change.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Set
 from contextlib import suppress
 
 from holdfast.fs.inodes.invalidation import Invalidation
-from holdfast.store import StoreDirectory, advance_mtime
-from holdfast.system.file_id import file_stat
+from holdfast.store import StoreDirectory
 from holdfast.transfer import Remote
 
 
@@ -53,8 +51,4 @@ class DirectoryChanges:
             of_directories = self._remote.ownership.of_directories
             fd = self._tree.make_directories(path, *of_directories, since=self._implied_times)
             self._invalidation.directories_placed(path)
-        try:
-            advance_mtime(fd)
-            self._invalidation.directory_changed(file_stat(fd).st_ino)
-        finally:
-            os.close(fd)
+        self._invalidation.touch_directory(fd)

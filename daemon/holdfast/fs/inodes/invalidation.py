@@ -14,8 +14,8 @@ from holdfast.fs.inodes.node import ROOT_ID, Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
-from holdfast.store import StoreDirectory
-from holdfast.system.file_id import FileId, FileStat
+from holdfast.store import StoreDirectory, advance_mtime
+from holdfast.system.file_id import FileId, FileStat, file_stat
 
 
 class Invalidation:
@@ -101,6 +101,14 @@ class Invalidation:
     def directory_changed(self, inode: FileId) -> None:
         """Note that the times of the directory ``inode`` have changed."""
         self.attributes_changed(self._nodes.id_of(inode))
+
+    def touch_directory(self, fd: int) -> None:
+        """Give the directory that is open as ``fd`` a later time, and close ``fd``. Raises ``OSError``."""
+        try:
+            advance_mtime(fd)
+            self.directory_changed(file_stat(fd).st_ino)
+        finally:
+            os.close(fd)
 
     def file_left(self, path: bytes, inode: FileId, *, same_object: bool) -> None:
         """Note that a name lost its backing file, or that a directory was removed that nothing implies any more."""

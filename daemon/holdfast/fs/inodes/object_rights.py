@@ -157,7 +157,7 @@ class _LocalWay:
         self._anchor = tree.root_fd
         self._names: list[bytes] = []
         self._levels_at_once = 1 if is_spread else _LEVELS_AT_ONCE
-        """Where directories are on other disks, the system does not find the way from one to the next by itself."""
+        """One where directories are on other disks: the system does not find the way from one to the next by itself."""
 
     def down(self, name: bytes) -> _Owned | None:
         """Go down to a directory, and return its owner and mode: ``_BARRED`` if it is none, None if there is nothing."""

@@ -8,7 +8,6 @@ What ended writers have left here, and no store has (``leftovers``), is found an
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -20,8 +19,6 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.fs.remote_view.leftovers import Leftovers
 from holdfast.index import EntryState
-from holdfast.store import advance_mtime
-from holdfast.system.file_id import file_stat
 
 _IN_ONE_GO = 50
 
@@ -95,7 +92,7 @@ class DeletedObjects:
         return [Listed(path[len(top) + 1 :], stat.st_size, stat.st_mtime_ns) for path, stat in found]
 
     def is_leftover(self, zone: str, key: str) -> bool:
-        """Say whether there is a file of this kind here."""
+        """Say whether there is a file here that an ended writer may have left."""
         path = _path(zone, key)
         return self._leftovers.has_name(path) and bool(self._tree.inode(path))
 
@@ -105,6 +102,7 @@ class DeletedObjects:
         Return their keys, and how many others are in use. On return the kernel has dropped the names too.
         """
         removed: list[str] = []
+        changed: set[bytes] = set()
         to_invalidate: list[tuple[int, bytes]] = []
         in_use = 0
         for index, key in enumerate(keys):
@@ -117,15 +115,18 @@ class DeletedObjects:
                 if self._copies.is_open(stat.st_ino):
                     in_use += 1
                 elif self._copies.drop(path, stat.st_ino):
-                    self._hints.temporary_gone(*_directory_and_name(path))
+                    directory, _, name = path.rpartition(b"/")
+                    self._hints.temporary_gone(directory, name)
                     self._drop_node(path)
-                    self._touch(_directory_and_name(path)[0])
+                    changed.add(directory)
                     removed.append(key)
                     to_invalidate += known
             except FileBusyError:
                 in_use += 1
             if index % _IN_ONE_GO == _IN_ONE_GO - 1:
                 await trio.lowlevel.checkpoint()
+        for directory in changed:
+            self._touch(directory)
         await self._invalidation.invalidate_now(to_invalidate)
         return removed, in_use
 
@@ -162,12 +163,7 @@ class DeletedObjects:
     def _touch(self, directory: bytes) -> None:
         """Give a directory a later time: a name has gone that users saw there."""
         with suppress(OSError, FileBusyError):  # the disk takes nothing more, or the directory is held up or has just gone
-            fd = self._tree.open_directory(directory)
-            try:
-                advance_mtime(fd)
-                self._invalidation.directory_changed(file_stat(fd).st_ino)
-            finally:
-                os.close(fd)
+            self._invalidation.touch_directory(self._tree.open_directory(directory))
 
     def _drop_node(self, path: bytes) -> None:
         node = self._nodes.of_path(path)
@@ -176,7 +172,7 @@ class DeletedObjects:
 
     def _known_to_kernel(self, zone: str, key: str) -> list[tuple[int, bytes]]:
         """Return a name with the id of its directory, if the kernel may know the directory."""
-        parent, name = _directory_and_name(_path(zone, key))
+        parent, _, name = _path(zone, key).rpartition(b"/")
         directory = self._nodes.of_path(parent) or self._nodes.of_backing(self._tree.inode(parent))
         return [] if directory is None else [(directory.id, name)]
 
@@ -188,8 +184,3 @@ class DeletedObjects:
 
 def _path(zone: str, key: str) -> bytes:
     return f"{zone}/{key}".encode()
-
-
-def _directory_and_name(path: bytes) -> tuple[bytes, bytes]:
-    directory, _, name = path.rpartition(b"/")
-    return directory, name

@@ -19,7 +19,7 @@ from holdfast.zones import NameTable, sidecar_owner
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """Finds them in the zones of stores, by their paths in the tree."""
+    """Finds such files in the zones of stores, by their paths in the tree."""
 
     _tree: Tree
     _names: NameTable

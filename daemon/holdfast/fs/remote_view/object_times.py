@@ -56,6 +56,7 @@ class ObjectTimes:
         """Note that the file ``inode`` was stored as ``info``; the caller writes ``entry``, which says so, next.
 
         ``node`` is the file's, if it has one.
+
         The logs and state of jobs are looked at all the time, by nobody who cares for their times: a LIST tells these.
         """
         awaited, shown_ns = _Awaited(name, info.etag), entry.mtime_ns
