@@ -119,14 +119,14 @@ class PlanBuilder:
 
     def __init__(self, policy: Policy, now_ns: int) -> None:
         self.policy = policy
-        self._now_ns = now_ns
+        self.now_ns = now_ns
         self._entries: dict[bytes, PlanEntry] = {}
         self._kept: list[Kept] = []
         self._retained: set[bytes] = set()
 
     def age_ns(self, listed: Listed) -> int:
         """Return the age of ``listed`` by the store's clock, in ns; negative if it was written after ``now_ns``."""
-        return self._now_ns - listed.mtime_ns
+        return self.now_ns - listed.mtime_ns
 
     def is_old(self, listed: Listed) -> bool:
         """Return whether the grace age has passed."""

@@ -24,7 +24,7 @@ from holdfast.checkpoints.sweeps.planning import Question, RootListing, stored
 from holdfast.checkpoints.sweeps.revalidation import confirmed
 from holdfast.errors import ConfigurationError, PlanOutdatedError
 from tests.support.checkpoints import samples
-from tests.support.checkpoints.roots import DAY, HOUR, START, Root, reasons, uuid
+from tests.support.checkpoints.roots import DAY, HOUR, SECOND, START, Root, reasons, uuid
 from tests.support.flink import metadata as flink_metadata
 
 JOB = "a" * 32
@@ -328,6 +328,14 @@ def test_staged_uploads_go_after_the_grace_age(root: Root) -> None:
     root.write(f".holdfast/{'e' * 32}", age_ns=1)
     root.write(".holdfast/format", age_ns=DAY)
     assert reasons(root.sweep(POLICY)) == {staged.decode(): Reason.STAGED_UPLOAD}
+
+
+def test_a_lease_stays_until_its_period_ends_whatever_the_grace_age(root: Root) -> None:
+    until = root.now_ns // SECOND + 60
+    lease = root.write(f".holdfast/sweep-{until}", age_ns=2 * HOUR)
+    assert reasons(root.sweep(POLICY)) == {}
+    root.now_ns = until * SECOND
+    assert reasons(root.sweep(POLICY)) == {lease.decode(): Reason.STAGED_UPLOAD}
 
 
 def test_a_plan_says_what_why_how_large_and_how_old(root: Root) -> None:

@@ -54,8 +54,9 @@ async def test_one_node_sweeps_in_each_period(nodes: list[SweepsOver], store: Ro
     root.now_ns += SECOND
     assert [await b.sweep_zone("checkpoints"), await a.sweep_zone("checkpoints")] == [True, False]
     assert [swept(node) for node in nodes] == [[3], [0]]
-    assert sorted(store.private) == [f"sweep-{root.now_ns // HOUR - 1}", f"sweep-{root.now_ns // HOUR}"]
-    assert store.private[f"sweep-{root.now_ns // HOUR}"] == b'{"node": "b", "until": %d}' % ((root.now_ns + HOUR) // SECOND)
+    until = (root.now_ns + HOUR) // SECOND
+    assert sorted(store.private) == [f"sweep-{root.now_ns // SECOND}", f"sweep-{until}"]
+    assert store.private[f"sweep-{until}"] == b'{"node": "b", "until": %d}' % until
 
 
 async def test_each_node_removes_what_ended_writers_have_left_there(nodes: list[SweepsOver]) -> None:

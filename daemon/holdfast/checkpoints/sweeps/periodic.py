@@ -1,9 +1,10 @@
 """Sweeps that the daemon makes by itself, one node of all for each store.
 
-Time is cut into periods, by the store's clock. In each, the node that is first to create ``.holdfast/sweep-<period>`` leads:
-it sweeps the store, and the others only take what ended writers have left on their own disks. The lease expires with its
-period, for the next one has another name; so a leader that dies is succeeded without anyone having to judge whether it is
-dead, and no lease is ever taken over. Old leases are swept like everything else. Working directories are each node's own.
+Time is cut into periods, by the store's clock. In each, the node that is first to create ``.holdfast/sweep-<end>``, named by
+the end of the period in seconds since the epoch, leads: it sweeps the store, and the others only take what ended writers
+have left on their own disks. The lease expires with its period, for the next one has another name; so a leader that dies is
+succeeded without anyone having to judge whether it is dead, and no lease is ever taken over. Once expired, a lease is swept
+like everything else. Working directories are each node's own.
 
 Were there two leaders, as on a store that can't create conditionally, they would only do the same work twice.
 """
@@ -93,11 +94,11 @@ class PeriodicSweeps:
             await trio.sleep(pause_ns / _SECOND_NS)
 
     async def _leads(self, access: RemoteAccess) -> bool:
-        period = await access.now_ns() // self._every_ns
-        until = (period + 1) * self._every_ns // _SECOND_NS
+        now_ns = await access.now_ns()
+        until = (now_ns - now_ns % self._every_ns + self._every_ns) // _SECOND_NS
         lease = json.dumps({"node": self.node, "until": until}).encode()
         try:
-            return await access.take_lease(f"sweep-{period}", lease)
+            return await access.take_lease(f"sweep-{until}", lease)
         except RemoteError:
             return False  # the lease may have been created all the same: no node sweeps in this period
 
