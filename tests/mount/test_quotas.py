@@ -50,8 +50,9 @@ def refused(action: Callable[[], object]) -> bool:
 
 
 def fill(node: Node, worker: Path) -> None:
-    """Write more than the working directory may take, and wait until the daemon has noticed."""
-    (worker / "much").write_bytes(MUCH)
+    """Take more room than the working directory may, in one request, and wait until the daemon has noticed."""
+    with (worker / "much").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, len(MUCH))
     node.wait_event("quota-reached", path="work/worker_1")
 
 
@@ -107,9 +108,12 @@ def test_who_is_above_the_limit_takes_nothing_new_until_it_is_below_again(node: 
 
 @contextmanager
 def above_the_limit(node: Node, worker: Path) -> Iterator[FileIO]:
-    """Write more to a file than the working directory may take; it stays open in this context."""
+    """Write more to a file than the working directory may take; it stays open in this context.
+
+    A daemon that serves the data may notice in the middle and refuse the rest.
+    """
     with (worker / "open").open("wb", buffering=0) as file:
-        file.write(MUCH)
+        assert LIMIT_BYTES <= file.write(MUCH) <= len(MUCH)
         node.wait_event("quota-reached", path="work/worker_1")
         yield file
 
@@ -141,10 +145,11 @@ def test_a_hole_can_be_punched_above_the_limit(make_node: NodeFactory, passthrou
     worker = node.work / "worker_1"
     worker.mkdir()
     with above_the_limit(node, worker) as file:
-        assert refused(lambda: os.posix_fallocate(file.fileno(), len(MUCH), 1 << 20))
-        fallocate(file.fileno(), PUNCH_HOLE, len(MUCH))
+        size_bytes = os.fstat(file.fileno()).st_size
+        assert refused(lambda: os.posix_fallocate(file.fileno(), size_bytes, 1 << 20))
+        fallocate(file.fileno(), PUNCH_HOLE, size_bytes)
         wait_below(node)
-        assert (worker / "open").stat().st_size == len(MUCH)
+        assert (worker / "open").stat().st_size == size_bytes
 
 
 @pytest.mark.promise("quota-counted")
@@ -223,9 +228,9 @@ def test_what_is_allocated_beyond_the_end_of_a_copy_counts(node: Node, worker: P
         list(client.evict(str(node.checkpoints)))
     copy = worker / "localState/object"
     assert copy.read_bytes() == b"x" * 5000
-    with copy.open("rb+") as file:
-        fallocate(file.fileno(), KEEP_SIZE, len(MUCH))
+    with copy.open("rb+", buffering=0) as file:
         file.write(b"x" * 5000)
+        fallocate(file.fileno(), KEEP_SIZE, len(MUCH))
     assert copy.stat().st_size == 5000
     node.wait_event("quota-reached", path="work/worker_1")
     os.truncate(copy, 5000)
