@@ -1,4 +1,4 @@
-"""Rows about bytes: fio, one process, on one file that lies in the page cache, and stays there (``--invalidate=0``).
+"""Rows about bytes in one file, which lies in the page cache and stays there: fio (``--invalidate=0``), or a loop.
 
 Each turn begins with the file read anew, or written. How fast its pages are depends on how large they are and where in
 memory they lie, which is settled when they get there; and some machines take memory back that nobody has used for half a
@@ -8,7 +8,10 @@ minute.
 from __future__ import annotations
 
 import json
+import os
+import random
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -19,6 +22,7 @@ from tests.benchmarks.rows import Row, Scale, Site, Target, Values
 
 _FILE = "file"
 _BLOCK = b"\x5a\xa5" * 2**19
+_PAGE_BYTES = 4096
 _READ = Goal(peer="ext4", at_least=0.95)
 _WRITE = Goal(peer="ext4", at_least=0.9)
 
@@ -51,6 +55,16 @@ def rows(targets: Sequence[Target], scale: Scale) -> list[Row]:
         row("write-sync", "write 1 MiB, fsync", mib, _WRITE, psync, "--rw=write", "--bs=1M", "--fsync=1"),
         row("random-write", "random write, 4 KiB", each, _WRITE, psync, "--rw=randwrite", "--bs=4k"),
         row("random-both", "random reads and writes mixed, 4 KiB", each, _WRITE, psync, "--rw=randrw", "--bs=4k"),
+        Row(
+            name="write-read",
+            what="random write of 4 KiB, and a read of the same, in turn",
+            unit=each,
+            targets=tuple(targets),
+            setup=_make,
+            action=partial(_in_turn, scale),
+            fresh=False,
+            goals={target.name: _WRITE for target in targets if target.ours},
+        ),
     ]
 
 
@@ -93,6 +107,27 @@ def _fio(
     result = subprocess.run(command, check=True, capture_output=True)
     job = json.loads(result.stdout)["jobs"][0]
     return {"": pick(job["read"]) + pick(job["write"])}
+
+
+def _in_turn(scale: Scale, site: Site) -> Values:
+    """Return how many pairs of pwrite and pread were done each second."""
+    _read_anew(site)
+    pages = random.Random(1)
+    pairs = 0
+    fd = os.open(site.front / _FILE, os.O_RDWR)
+    try:
+        began = now = time.perf_counter()
+        while now - began < scale.data_seconds:
+            offset = pages.randrange(scale.data_bytes // _PAGE_BYTES) * _PAGE_BYTES
+            written = pairs.to_bytes(_PAGE_BYTES, "little")
+            os.pwrite(fd, written, offset)
+            if os.pread(fd, _PAGE_BYTES, offset) != written:
+                raise ValueError(f"{site.front / _FILE} has other bytes at {offset} than were written")
+            pairs += 1
+            now = time.perf_counter()
+    finally:
+        os.close(fd)
+    return {"": pairs / (now - began)}
 
 
 def _read_anew(site: Site) -> None:
