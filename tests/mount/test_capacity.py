@@ -417,6 +417,41 @@ def test_a_file_that_was_removed_on_a_full_disk_is_there_or_gives_eio_after_a_ta
         node.stop()
 
 
+@needs_takeover
+@pytest.mark.promise("disk-full")
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+def test_copies_go_before_an_open_file_is_lost_to_the_next_daemon(
+    make_node: NodeFactory, workspace: Path, remote_files: Path, replaced: bool
+) -> None:
+    """Gain: where the disk was filled past the daemon, the files' names were given up though copies could have gone."""
+    remote_files.mkdir(parents=True)
+    for number in range(8):
+        (remote_files / f"object{number}").write_bytes(bytes(MIB))
+    with mounted_image("ext4", workspace / "disk", 128 * MIB, "-m", "0") as disk:
+        node = make_node(
+            store__directory=disk / "store", cache__min_free_bytes=0, cache__min_free_share=0, mount__passthrough=False
+        )
+        node.supervised = True
+        node.start()
+        home = node.work / "worker_1"
+        home.mkdir()
+        for number in range(400):
+            (home / f"{number}").write_bytes(b"x" * 5000)
+            (home / f"new{number}").touch()
+        for number in range(8):
+            (node.checkpoints / f"object{number}").read_bytes()
+        files = [(home / f"{number}").open("rb", buffering=0) for number in range(400)]
+        fill(disk)
+        assert node.status().counters["files_evicted"] == 0
+        for number in range(400):
+            (home / f"new{number}").rename(home / f"{number}") if replaced else (home / f"{number}").unlink()
+        node.kill_daemon()
+        assert {os.pread(file.fileno(), 5000, 0) for file in files} == {b"x" * 5000}
+        for file in files:
+            file.close()
+        node.stop()
+
+
 @pytest.mark.promise("disk-full")
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
 def test_a_daemon_takes_over_on_a_full_disk(make_node: NodeFactory, workspace: Path, remote_files: Path, kind: str) -> None:

@@ -25,6 +25,7 @@ from holdfast.errors import CacheFullError, FileBusyError, IndexUnwritableError
 from holdfast.index import Entry, EntryState, Index
 from holdfast.store import NO_ROOM, Space
 from holdfast.system.file_id import FileId
+from holdfast.system.waits import before_waiting
 from holdfast.telemetry import Counters, EventLog
 from holdfast.telemetry.wakeups import sleep_within
 from holdfast.transfer import CachedCopies
@@ -145,8 +146,13 @@ class Room:
 
     async def keep_spare(self) -> None:
         """Evict if there is hardly any room, before a change that can't be tried again."""
-        if not self.disk.had_plenty() and not self.disk.has_room(_SPARE):
+        if self.lacks_spare():
+            await before_waiting()
             await self._make_way(0)
+
+    def lacks_spare(self) -> bool:
+        """Say whether there is hardly any room, so that ``keep_spare`` waits."""
+        return not self.disk.had_plenty() and not self.disk.has_room(_SPARE)
 
     def may_pass_by(self) -> bool:
         """Say whether a writer may pass the daemon by: on a full disk the kernel evicts nothing, and waits for nothing."""

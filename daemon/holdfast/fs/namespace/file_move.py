@@ -61,18 +61,18 @@ class FileMoves:
             return victim, ()
         return victim, [each for each in (moved, replaced) if each is not None]
 
-    def is_written(self, move: FileMove, victim: FileStat | None) -> bool:
-        """Say whether a thread of the daemon writes to one of the files, so that ``settle`` waits."""
-        of_backing, written = self._nodes.of_backing, self._hot.written
-        if written(of_backing(move.stat.st_ino)) is not None:
+    def waits(self, move: FileMove, victim: FileStat | None) -> bool:
+        """Say whether ``settle`` waits, if only a moment, though neither file is hot."""
+        of_backing = self._nodes.of_backing
+        if self._hot.written(of_backing(move.stat.st_ino)) is not None:
             return True
-        return victim is not None and written(of_backing(victim.st_ino)) is not None
+        return victim is not None and self._lost_names.waits(victim, of_backing(victim.st_ino))
 
     async def settle(self, move: FileMove, victim: FileStat | None) -> None:
-        """Wait for the locks of both files."""
-        await self._hot.settle(move.stat.st_ino)
+        """Wait for the locks of both files, and for room for the other name of ``victim`` if that is open."""
         if victim is not None:
-            await self._hot.settle(victim.st_ino)
+            await self._lost_names.settle(victim, self._nodes.of_backing(victim.st_ino))
+        await self._hot.settle(move.stat.st_ino)
 
     def carry_out(
         self,

@@ -108,7 +108,7 @@ class Renaming:
         old, new, stat = move.old, move.new, move.stat
         check_storable(new.zone, stat.st_mode)
         victim, hot = self._moves.look(move)
-        if hot or self._moves.is_written(move, victim):
+        if hot or self._moves.waits(move, victim):
             await self._moves.settle(move, victim)  # before anything is sent
             victim, hot = self._moves.look(move)
         if victim is not None and move.is_of(victim):

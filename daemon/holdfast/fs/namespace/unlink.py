@@ -27,6 +27,26 @@ class LostNames:
     def __init__(self, base: Foundation) -> None:
         self._directories, self._nodes, self._unlinks = base.directories, base.nodes, base.unlinks
         self._updates, self._hot, self._copies, self._store = base.updates, base.hot, base.copies, base.parts.store
+        self._rooms = base.rooms
+
+    def waits(self, stat: FileStat, node: Node | None) -> bool:
+        """Say whether ``settle`` waits, if only a moment, before the file of ``node`` loses a name."""
+        return self._hot.written(node) is not None or (
+            self._is_kept(stat, node) and self._rooms.of(stat.st_ino).lacks_spare()
+        )
+
+    async def settle(self, stat: FileStat, node: Node | None) -> None:
+        """Wait for what must be before the file of ``node`` loses a name. Raises ``FileBusyError``.
+
+        Its lock is free, and on a full disk copies have gone to make room for the name by which the next daemon finds it.
+        """
+        if self._is_kept(stat, node):
+            await self._rooms.of(stat.st_ino).keep_spare()
+        await self._hot.settle(stat.st_ino)
+
+    def _is_kept(self, stat: FileStat, node: Node | None) -> bool:
+        """Say whether the file loses its last name while it is open: then it gets another one (``Orphanage``)."""
+        return stat.st_nlink == 1 and node is not None and node.opened is not None
 
     def remove_name(
         self,
@@ -47,7 +67,7 @@ class LostNames:
         try:
             if hot is not None:
                 self._hot.unlink(hot, fd, name.name, then=partial(self._removed_late, name, stat, late))
-            elif last and node is not None and node.opened is not None:
+            elif self._is_kept(stat, node):
                 self._store.orphanage.take(fd, name.name, stat.st_ino)
             else:
                 with self._store.freeing.later(name.name, fd, stat):
@@ -133,8 +153,8 @@ class Unlinking:
         if stat is None and self._lookup.is_unknown(directory, name):
             await self._lookup.learn(directory, name)
             stat, node, hot = self._look(directory, name)
-        if stat is not None and (hot is not None or self._hot.written(node) is not None):
-            await self._hot.settle(stat.st_ino)
+        if stat is not None and (hot is not None or self._lost_names.waits(stat, node)):
+            await self._lost_names.settle(stat, node)
             stat, node, hot = self._look(directory, name)
         self._unlink(self._policy.name(directory, name), stat, node, hot, attempt)
 
