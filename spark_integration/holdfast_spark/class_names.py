@@ -2,8 +2,9 @@
 
 A driver that starts again reads, checks and links some 20,000 classes of Java and Spark, a third of them in its first batch.
 Those of an earlier driver are loaded by a thread of the JVM (``ClassNames`` in the jar) from the moment when there is one,
-while Spark starts in another. Nothing is initialized, and a name that is wrong is passed over. What fails here is logged
-(``holdfast.class_names``), and the driver starts as it would without.
+while Spark starts in another. Nothing is initialized but RocksDB's native library, if an earlier driver needed it, and a
+name that is wrong is passed over. What fails here is logged (``holdfast.class_names``), and the driver starts as it would
+without.
 
 A JVM does not tell which of its classes were needed, and which were only loaded ahead. So the driver that writes the names,
 at most one a day, leaves out a part of those before it, chosen at random, and finds out about these: what it does not load

@@ -25,10 +25,12 @@ local = spark.conf.get("spark.local.dir")
 def has_state_store():
     spark._jvm.io.holdfast.spark.ClassNames.write(local + "/loaded")
     with open(local + "/loaded") as names:
-        return "org.apache.spark.sql.execution.streaming.state.RocksDB\\n" in names
+        has_class = "org.apache.spark.sql.execution.streaming.state.RocksDB\\n" in names
+    with open(f"/proc/{{spark._jvm.java.lang.ProcessHandle.current().pid()}}/maps") as mapped:
+        return [has_class, "librocksdbjni" in mapped.read()]
 
 loaded = has_state_store()
-while {{waits}} and not loaded:
+while {{waits}} and not all(loaded):
     loaded = has_state_store()
 beans = spark._jvm.java.lang.management.ManagementFactory
 print(json.dumps([loaded, [str(option) for option in beans.getRuntimeMXBean().getInputArguments()]]), flush=True)
@@ -42,11 +44,11 @@ spark.stop()
 """
 
 
-def driven(node: Node, *, waits: bool) -> tuple[bool, list[str]]:
-    """Run a driver until there are names. Return whether it had the state store's class before its query, and its JVM's
-    options.
+def driven(node: Node, *, waits: bool) -> tuple[list[bool], list[str]]:
+    """Run a driver until there are names. Return whether it had the state store's class, and whether RocksDB's library,
+    before its query, and its JVM's options.
 
-    If it ``waits``, its query begins only when that class is there.
+    If it ``waits``, its query begins only when both are there.
     """
     environment = {**os.environ, "HOLDFAST_SOCKET": str(node.socket), "SPARK_LOCAL_IP": "127.0.0.1"}
     driver = [sys.executable, "-c", DRIVER.format(waits=waits)]
@@ -58,10 +60,10 @@ def driven(node: Node, *, waits: bool) -> tuple[bool, list[str]]:
 @pytest.mark.timeout(1_800)  # two drivers, beside whatever else the machine does
 def test_a_driver_has_the_classes_of_the_one_before_it_when_its_query_begins(node: Node) -> None:
     had, options = driven(node, waits=False)
-    assert not had
+    assert had == [False, False]
     ours = ["-XX:MetaspaceSize=256m", "-XX:NewSize=128m", "-XX:InitialRAMPercentage=12.5"]
     at = options.index(ours[0])
     assert options[at : at + 4] == [*ours, OWN]  # the job's own come last, and so win
     names = (node.work / "driver_classes/classes.names").read_text().splitlines()
     assert "org.apache.spark.sql.execution.streaming.state.RocksDB" in names
-    assert driven(node, waits=True)[0]
+    assert driven(node, waits=True)[0] == [True, True]

@@ -19,6 +19,9 @@ import javax.management.ObjectName;
  *
  * <p>No class is initialized, so nothing of the job runs earlier than without this. A name that is not known any more, or names
  * something else, costs the search for it.
+ *
+ * <p>There is one exception: RocksDB's native library, which Spark unpacks from its jar and links in the first task that opens a
+ * state store. If an earlier driver has needed it, Spark's own loader does that here, after the classes.
  */
 public final class ClassNames {
     private static final String DIAGNOSTICS = "com.sun.management:type=DiagnosticCommand";
@@ -28,6 +31,10 @@ public final class ClassNames {
     private static final String HIERARCHY = "vmClassHierarchy";
     /** A line of the hierarchy: depth, name, and loader; a class without a name that can be looked up has another slash. */
     private static final Pattern LINE = Pattern.compile("[| ]*--([^/ ]+)/[^/ ]+(?: .*)?");
+
+    /** Spark's own, in all versions. It tries once, and whoever asks later gets the same answer. The object behind it, with a
+     * {@code $}, is loaded in drivers that open state stores. */
+    private static final String LIBRARY_LOADER = "org.apache.spark.sql.execution.streaming.state.RocksDBLoader";
 
     private ClassNames() {}
 
@@ -83,6 +90,21 @@ public final class ClassNames {
             if (Math.floorMod(name.hashCode(), parts) != leftOut) {
                 isKnown(name);
             }
+        }
+        if (names.contains(LIBRARY_LOADER + "$")) {
+            loadLibrary();
+        }
+    }
+
+    /** Has RocksDB's native library unpacked and linked. Where it can't be unpacked, this is left to the first state store. */
+    private static void loadLibrary() {
+        if (!Files.isWritable(Paths.get(System.getProperty("java.io.tmpdir")))) {
+            return;
+        }
+        try {
+            Class.forName(LIBRARY_LOADER, true, ClassNames.class.getClassLoader()).getMethod("loadLibrary").invoke(null);
+        } catch (ReflectiveOperationException | LinkageError problem) {
+            // whoever needs the library is told by the loader
         }
     }
 
