@@ -27,7 +27,8 @@ from tests.support.spark.shapes import SHAPES, StateShape
 _FILES = 4
 _COMMITS_BEFORE_THE_KILL = 3
 _BATCHES_BACK = 1
-_SECONDS = 600.0
+_SECONDS = 1800.0
+"""The longest silence of a driver, and the longest wait for its first batches: it hangs then, on any machine."""
 _PROVIDER_OF_LINKS = "RocksDB"
 _IN_EACH_SHAPE = ("aggregation",)
 _FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
@@ -206,7 +207,7 @@ class History:
         """Let all queries come to the end of their input in one driver, and note for each group what came of it."""
         operations = {query.name: (operation, query) for operation, group in groups.items() for query in group}
         with self._driver([query for group in groups.values() for query in group]) as driver:
-            driver.wait(_SECONDS)
+            self._wait_while_it_speaks(driver)
         told: set[str] = set()
         for line in self._said().splitlines():
             facts = json.loads(line) if line.startswith("{") else {}
@@ -221,7 +222,15 @@ class History:
                 if query.is_original and self.spark.release >= _READS_STATE:
                     self._outcomes.note(self.spark, READ, query, facts["unread"])
         for name in operations.keys() - told:
-            self._outcomes.note(self.spark, *operations[name], f"the driver has died: {self._said()[-1000:]}")
+            self._outcomes.note(self.spark, *operations[name], f"the driver has died or hangs: {self._said()[-1000:]}")
+
+    def _wait_while_it_speaks(self, driver: subprocess.Popen[bytes]) -> None:
+        """Return when a driver has ended, or has said nothing for ``_SECONDS``."""
+        heard: str | None = None
+        while driver.poll() is None and (said := self._said()) != heard:
+            heard = said
+            with suppress(subprocess.TimeoutExpired):
+                driver.wait(_SECONDS)
 
     @property
     def _workdir(self) -> Path:

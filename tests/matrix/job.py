@@ -23,7 +23,7 @@ from holdfast_spark.state_settings import fit_format_to_provider
 from tests.matrix.queries import BY_NAME, SCHEMA, Kind, difference, results_of
 from tests.support.spark.shapes import StateShape, at_the_pace_of_tests
 
-_SECONDS = 300
+_SECONDS = 1500
 _LOOK_SECONDS = 0.1
 _BUSY = "Python worker failed to connect back"
 """Spark gives a Python ten seconds to start, however busy the machine is."""

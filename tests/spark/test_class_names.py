@@ -26,7 +26,8 @@ def has_state_store():
     spark._jvm.io.holdfast.spark.ClassNames.write(local + "/loaded")
     with open(local + "/loaded") as names:
         has_class = "org.apache.spark.sql.execution.streaming.state.RocksDB\\n" in names
-    with open(f"/proc/{{spark._jvm.java.lang.ProcessHandle.current().pid()}}/maps") as mapped:
+    pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+    with open("/proc/%d/maps" % pid) as mapped:
         return [has_class, "librocksdbjni" in mapped.read()]
 
 loaded = has_state_store()
