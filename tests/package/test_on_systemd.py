@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pyspark
 import pytest
@@ -33,6 +34,7 @@ uid = 4711
 INSTALL = "apt-get install -y -q --no-install-recommends"
 MASTER = "spark://localhost:7077"
 WORKER_SECONDS = 300
+LOAD_SECONDS = 300
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -56,30 +58,38 @@ def _spark_and_java() -> dict[Path, str]:
 
 
 class Load:
-    """Three processes on the mount, which end with their first fault."""
+    """Three processes on the mount, which end with their first fault, and with the context."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._states = [machine.root / f"root/load-{number}" for number in range(3)]
-        for path in (machine.root / "root").glob("load-*"):
+
+    def __enter__(self) -> Self:
+        for path in (self._machine.root / "root").glob("load-*"):
             path.unlink()
         for state in self._states:
             work = f"/usr/lib/holdfast/bin/python3 -I working.py {state.name} {state.name} >{state.name}.out 2>&1"
             started = f"systemd-run --quiet --unit={state.name} --collect --working-directory=/root sh -c 'exec {work}'"
-            machine.run(started)
+            self._machine.run(started)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._machine.does(f"systemctl stop {' '.join(state.name for state in self._states)}")
 
     def goes_on(self) -> None:
-        """Wait until each has finished another three rounds."""
+        """Wait until each has finished another three rounds: each round waits for the disk."""
         before = [self._finished(state)[0] for state in self._states]
         wait_until(
-            lambda: all(self._finished(state)[0] >= rounds + 3 for state, rounds in zip(self._states, before, strict=True))
+            lambda: all(self._finished(state)[0] >= rounds + 3 for state, rounds in zip(self._states, before, strict=True)),
+            LOAD_SECONDS,
         )
 
     def end(self) -> float:
         """Let them end; none must have found a fault. Return the seconds of the longest round."""
         for state in self._states:
             state.with_suffix(".stop").touch()
-        wait_until(lambda: not any(self._machine.does(f"systemctl -q is-active {state.name}") for state in self._states))
+        units = " ".join(state.name for state in self._states)
+        wait_until(lambda: not self._machine.does(f"systemctl -q is-active {units}"), LOAD_SECONDS)
         assert [state.with_suffix(".out").read_text() for state in self._states] == [""] * 3
         return max(self._finished(state)[1] for state in self._states)
 
@@ -152,23 +162,23 @@ def test_a_package_that_is_configured_starts_and_its_mount_answers(machine: Mach
 
 
 def test_an_upgrade_replaces_the_daemon_under_running_work(machine: Machine) -> None:
-    load = Load(machine)
-    load.goes_on()
-    daemon = main_process(machine, "holdfastd")
-    machine.run(f"{INSTALL} /root/holdfast_2_*.deb")
-    load.goes_on()
-    print(f"longest round of a process on the mount: {load.end():.1f} s")
+    with Load(machine) as load:
+        load.goes_on()
+        daemon = main_process(machine, "holdfastd")
+        machine.run(f"{INSTALL} /root/holdfast_2_*.deb")
+        load.goes_on()
+        print(f"longest round of a process on the mount: {load.end():.1f} s")
     assert main_process(machine, "holdfastd") != daemon
     assert "taken-over" in machine.run("holdfast events")
     assert machine.run("dpkg-query --show --showformat='${Version}' holdfast") == "2"
 
 
 def test_a_daemon_that_hangs_is_replaced_under_running_work(machine: Machine) -> None:
-    load = Load(machine)
-    load.goes_on()
-    machine.run("systemctl kill --signal=STOP --kill-whom=main holdfastd")
-    load.goes_on()
-    print(f"longest round of a process on the mount: {load.end():.1f} s")
+    with Load(machine) as load:
+        load.goes_on()
+        machine.run("systemctl kill --signal=STOP --kill-whom=main holdfastd")
+        load.goes_on()
+        print(f"longest round of a process on the mount: {load.end():.1f} s")
     assert restarts(machine) == 1
     assert "hang-ended" in machine.run("holdfast events")
 

@@ -4,9 +4,11 @@ The daemon may not ask its own mount: a thread that waits for its own process's 
 the next one from starting. So another process asks, whenever the daemon wants to know. It can wait for ever.
 
 If the daemon stops asking, or its mount stops answering, the process writes down which of the two, for the next daemon: one
-that hangs can say nothing. One that has ended does not hang: then nothing is written, however late the next one answers. It
-removes the note if the daemon comes round. A daemon that somebody has stopped (SIGSTOP, a debugger) does nothing wrong, so
-the note has a second line then. It counts time in portions, so that a machine that was suspended has not been silent.
+that hangs can say nothing. One that has ended does not hang: then nothing is written, however late the next one answers.
+The process removes the note once the daemon has come round, that is, asks again in time after an answer: a stopped daemon
+that is killed may run on for a moment, and ask or answer. A daemon that somebody has stopped (SIGSTOP, a debugger) does
+nothing wrong, so the note has a second line then. Time is counted in portions, so that a machine that was suspended has not
+been silent.
 
 This file is also that process's program, and so imports only the standard library.
 """
@@ -55,14 +57,15 @@ class MountProbe:
 
 
 def _wait(poll: select.poll, end: select.poll, note: Path, why: str, portion_seconds: float) -> bool:
-    """Wait for an event; write the note when that takes too long, unless ``end`` has one. Always returns True."""
+    """Wait for an event; return whether it came in time. If not, the note is written, unless ``end`` has an event."""
     for _ in range(_PORTIONS):
         if poll.poll(portion_seconds * 1000):
             return True
     if not end.poll(0):
         with suppress(OSError):  # nowhere to write: then the next daemon knows less
             note.write_text(f"{why}\n{WAS_STOPPED}" if _is_stopped(os.getppid()) else why)
-    return bool(poll.poll())
+    poll.poll()
+    return False
 
 
 def _is_stopped(pid: int) -> bool:
@@ -98,8 +101,12 @@ def main() -> None:
     note, portion_seconds = Path(sys.argv[3]), float(sys.argv[4])
     reader, waker = os.pipe()
     asked, answered, ended = _poll(channel.fileno()), _poll(reader), _poll(channel.fileno(), 0)
-    while _wait(asked, ended, note, "its event loop did not turn", portion_seconds) and _is_asked(channel):
-        note.unlink(missing_ok=True)
+    while True:
+        is_in_time = _wait(asked, ended, note, "its event loop did not turn", portion_seconds)
+        if not _is_asked(channel):
+            break
+        if is_in_time:
+            note.unlink(missing_ok=True)
         threading.Thread(target=_ask, args=(mountpoint, waker), daemon=True).start()
         _wait(answered, ended, note, "its mount did not answer", portion_seconds)
         os.read(reader, 1)
@@ -107,7 +114,6 @@ def main() -> None:
             channel.send(_ANSWER)
         except BrokenPipeError:  # it was the next daemon that has answered: the note is for it
             break
-        note.unlink(missing_ok=True)
     os._exit(0)
 
 
