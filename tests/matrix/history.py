@@ -76,18 +76,33 @@ class History:
         self._directory = directory / f"{spark.version}-{sessions.name}"
         self._zone = node.checkpoints / self._directory.name
         self._outcomes = outcomes
-        self._drivers = 0
         self._input = self._directory / "in"
-        for made in (self._input, self._directory / "out"):
-            made.mkdir(parents=True)
 
-    def live(self, kinds: Iterable[str], before: Iterable[Left]) -> Left:
-        """Kill queries of these kinds, sweep, copy and rewind them, go on, and go on from what earlier Sparks have left."""
+    @property
+    def name(self) -> str:
+        """The name of its directories."""
+        return self._directory.name
+
+    def left(self, kinds: Iterable[str]) -> Left:
+        """Return what ``live`` leaves; there are no queries if this Spark, or this format, has none of these kinds."""
+        shapes = self._sessions.shapes
+        queries = [self._query(kind, shape) for shape in shapes for kind in kinds if self._knows(kind, shape)]
+        return Left(self.spark, self._sessions, queries)
+
+    def live(self, kinds: Iterable[str], before: Iterable[Left]) -> None:
+        """Kill queries of these kinds, sweep, copy and rewind them, go on, and go on from what earlier Sparks have left.
+
+        What was there of an earlier life is removed.
+        """
+        queries = self.left(kinds).queries
+        for directory in (self._directory, self._zone):
+            shutil.rmtree(directory, ignore_errors=True)
+        (self._directory / "out").mkdir(parents=True)
+        self._input.mkdir()
         for _ in range(_FILES):
             put_input(self._input)
-        queries = [self._query(kind, shape) for shape in self._sessions.shapes for kind in kinds if self._knows(kind, shape)]
-        if not queries:  # this Spark, or this format, has none of these kinds
-            return Left(self.spark, self._sessions, [])
+        if not queries:
+            return
         self._run_and_kill(queries)
         copies = self._copies(queries, CLONE, "copy")
         groups = {KILL: queries, CLONE: [copy for copy in copies if self._attempt(REWIND, copy, self._rewind)]}
@@ -97,7 +112,6 @@ class History:
         groups.update(self._copies_of(before))
         put_input(self._input)
         self._go_on(groups)
-        return Left(self.spark, self._sessions, queries)
 
     def go_back(self, later: Iterable[Left]) -> None:
         """Go on from what later Sparks have left, in so far as this one has such queries."""
@@ -241,13 +255,17 @@ class History:
         return f"matrix-{self._directory.name}".replace(".", "-")
 
     def _said(self) -> str:
-        return (self._directory / f"driver-{self._drivers}.log").read_text(errors="replace")
+        """Return what the last driver has said."""
+        return (self._directory / f"driver-{len(self._plans())}.log").read_text(errors="replace")
+
+    def _plans(self) -> list[Path]:
+        return list(self._directory.glob("driver-*.json"))
 
     @contextmanager
     def _driver(self, queries: list[Query], *, forever: bool = False) -> Iterator[subprocess.Popen[bytes]]:
         """Run a driver. At the end all of its processes are killed."""
-        self._drivers += 1
-        plan, log = (self._directory / f"driver-{self._drivers}.{kind}" for kind in ("json", "log"))
+        number = len(self._plans()) + 1
+        plan, log = (self._directory / f"driver-{number}.{kind}" for kind in ("json", "log"))
         Plan(self._driver_name, str(self._node.socket), queries, self._sessions.settings, forever).write(plan)
         environment = {**os.environ, **self._environment()}
         command = [str(self._python), "-m", "tests.matrix.job", str(plan)]
@@ -278,6 +296,8 @@ def sessions_of(spark: Spark) -> list[Sessions]:
 
 
 def _copy(copy: Query, client: ControlClient, query: Query) -> None:
+    for directory in (copy.checkpoint, copy.output):  # of a step that was interrupted
+        shutil.rmtree(directory, ignore_errors=True)
     *_, last = client.clone(CloneRequest(query.checkpoint, copy.checkpoint))
     assert last.finished
     shutil.copytree(query.output, copy.output, ignore=shutil.ignore_patterns(".*.crc"))

@@ -48,8 +48,19 @@ class Outcomes:
     def note(self, spark: Spark, operation: str, query: Query | None, problem: str) -> None:
         """Note an outcome; without a query it is of the whole driver."""
         kind, shape, name = (query.kind, query.shape.name if query.shape else "", query.name) if query else ("", "", "")
-        self._all.append(Outcome(spark, operation, name, kind, shape, problem))
+        self.add(Outcome(spark, operation, name, kind, shape, problem))
         self._tell(str(self._all[-1]))
+
+    def add(self, *outcomes: Outcome) -> None:
+        """Add outcomes of an earlier run."""
+        self._all += outcomes
+
+    def since(self, number: int) -> list[Outcome]:
+        """Return all after so many of them."""
+        return self._all[number:]
+
+    def __len__(self) -> int:
+        return len(self._all)
 
     @property
     def unexplained(self) -> list[Outcome]:

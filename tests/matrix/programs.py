@@ -5,6 +5,7 @@ Before the second run the driver's working directory gets the name of a class th
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -30,12 +31,17 @@ class Programs:
         self._spark = spark
         self._node = node
         self._directory = directory / f"{spark.version}-programs"
-        self._directory.mkdir()
         self._home = spark.home()
         self._outcomes = outcomes
 
     def run(self) -> None:
-        """Run a Python job, a Java job, and one for a server of Spark Connect's, and note what came of each."""
+        """Run a Python job, a Java job, and one for a server of Spark Connect's, and note what came of each.
+
+        What was there of earlier ones is removed.
+        """
+        for directory in (self._directory, self._node.checkpoints / self._directory.name):
+            shutil.rmtree(directory, ignore_errors=True)
+        self._directory.mkdir()
         self._note(SUBMITTED_PYTHON, self._submit_python)
         self._note(SUBMITTED_JAVA, self._submit_java)
         if self._spark.release >= _HAS_CONNECT:

@@ -30,5 +30,7 @@ def test_each_earlier_spark_goes_on_after_a_kill_from_clones_and_from_what_its_e
             spark.python()
         except NotInstalledError as problem:
             pytest.skip(f"Spark {spark.version} can't be installed here: {problem}")
-        left.append(History(spark, CONFIGURED, node, workspace, outcomes).live(KINDS, left[-1:]))
+        history = History(spark, CONFIGURED, node, workspace, outcomes)
+        history.live(KINDS, left[-1:])
+        left.append(history.left(KINDS))
     assert outcomes.unexplained == []
