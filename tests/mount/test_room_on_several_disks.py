@@ -139,7 +139,11 @@ def test_a_file_is_refused_at_once_where_nothing_can_go_for_it(scene: Scene) -> 
     assert scene.node.status().problems == []
 
 
-def test_what_was_deleted_counts_as_free_on_its_own_disk(scene: Scene) -> None:
+@pytest.mark.parametrize("faults", [[], ["late_statvfs"]], ids=["soon", "while the daemon looks at the disk"])
+def test_what_was_deleted_counts_as_free_on_its_own_disk(scene: Scene, faults: list[str]) -> None:
+    scene.node.stop()
+    scene.node.faults = faults
+    scene.node.start()
     for directory, disk in ((scene.workdir / "tmp", scene.other), (scene.node.work, scene.first)):
         with (directory / "file").open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, 20 * MIB)

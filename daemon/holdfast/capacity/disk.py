@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import trio
 
-from holdfast.store import DiskSpace, Space
+from holdfast.store import DiskSpace, Space, measured
 
 _BURST_BYTES_PER_SECOND = 4 * 2**30
 """The rate at which a writer may fill the page cache; twice the measured rate counts where that is more."""
@@ -30,7 +30,6 @@ _NEAR_END_BYTES = 16 * 2**30
 """The free space below which the disk is near its end: more than the files that are open at one time grow by, and than what
 is written between two looks."""
 _PLENTY_FILES = 100_000
-_MOST_MEASURES = 3
 
 
 class Disk:
@@ -72,7 +71,7 @@ class Disk:
 
     def look(self) -> DiskSpace:
         """Look at the disk; return its space, in which all that has been deleted counts as free."""
-        now, deleted = self._measured()
+        now, deleted = measured(self._measure, self._deleted)
         self.now, self.is_freeing = now, any(deleted)
         files = now.free_files + deleted.files if now.files else 0
         seen = now._replace(free_bytes=now.free_bytes + deleted.size_bytes, free_files=files)
@@ -82,17 +81,6 @@ class Disk:
         self._note(taken_bytes - admitted_bytes)
         self._free_bytes, self._evicted_bytes = seen.free_bytes, 0
         return seen
-
-    def _measured(self) -> tuple[DiskSpace, Space]:
-        """Return the space, and what was deleted and not free yet: it becomes free in other threads meanwhile.
-
-        Otherwise that would be in neither, and somebody be told that the disk is full.
-        """
-        for _ in range(_MOST_MEASURES):
-            deleted, now = self._deleted(), self._measure()
-            if self._deleted() == deleted:
-                break
-        return now, deleted
 
     def admitted(self, size_bytes: int) -> None:
         """Note that the daemon is about to take so many bytes, for which there is room: they tell nothing of later ones."""

@@ -5,7 +5,7 @@ from holdfast.store.deferred_free import QUICKLY_FREED_BYTES, Freeing
 from holdfast.store.descent import DIRECTORY, descend
 from holdfast.store.directory_times import ImpliedTimes, advance_mtime, keeping_mtime
 from holdfast.store.format_file import FORMAT_VERSION, SPREAD_FORMAT_VERSION
-from holdfast.store.free_space import NO_ROOM, DiskSpace, Space, disk_space, ignoring_full_disk
+from holdfast.store.free_space import NO_ROOM, DiskSpace, Space, disk_space, ignoring_full_disk, measured
 from holdfast.store.held_directories import HeldDirectory
 from holdfast.store.layout import StoreDirectory
 from holdfast.store.noted_digests import (

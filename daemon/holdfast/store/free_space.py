@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+_MOST_MEASURES = 3
+
+T = TypeVar("T")
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a file system, or a quota, that is full."""
@@ -55,3 +59,16 @@ def disk_space(place: int | Path) -> DiskSpace:
     stats = os.statvfs(place)
     unit = stats.f_frsize
     return DiskSpace(stats.f_blocks * unit, stats.f_bavail * unit, stats.f_files, stats.f_favail)
+
+
+def measured(measure: Callable[[], T], deleted: Callable[[], Space]) -> tuple[T, Space]:
+    """Return what ``measure`` says of a disk, and what was deleted there and was not free yet then.
+
+    It becomes free in other threads and processes meanwhile. Bytes that did so between the two would be in neither, and the
+    disk would look fuller than it was before they were deleted.
+    """
+    for _ in range(_MOST_MEASURES):
+        before, found = deleted(), measure()
+        if deleted() == before:
+            break
+    return found, before

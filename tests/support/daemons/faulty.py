@@ -22,6 +22,7 @@ FAULTS = {
         kernel.no_passrights,
         kernel.no_invalidator,
         kernel.data_by_python,
+        kernel.late_statvfs,
         kernel.dies_while_a_name_waits,
         takeover.late_takeover,
         takeover.unmounted_at_start,

@@ -8,6 +8,7 @@ import stat as stat_module
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from holdfast.errors import NoSuchEntryError, StaleNodeError
 from holdfast.fs.file_io.files import Files
@@ -19,6 +20,7 @@ from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile, without_privileges
 from holdfast.fs.inodes.quotas import Usage, workdir_of
 from holdfast.fs.remote_view.views import Views
+from holdfast.store import measured
 from holdfast.system.file_id import FileStat, file_stat
 
 _PRESENT_NS = 2_000_000_000
@@ -169,7 +171,8 @@ class AttrOps:
     def _disk(self, directory: Node) -> os.statvfs_result:
         """Return statfs(2) of a disk, once everything deleted so far is free: nobody waits until it is."""
         fd = self._directories.disk_fd(directory)
-        disk, deleted = os.fstatvfs(fd), self._store.freeing.space(os.fstat(fd).st_dev)
+        device = os.fstat(fd).st_dev
+        disk, deleted = measured(partial(os.fstatvfs, fd), partial(self._store.freeing.space, device))
         blocks, inodes = deleted.size_bytes // disk.f_frsize, deleted.files
         free = disk.f_bfree + blocks, disk.f_bavail + blocks
         free_files = disk.f_ffree + inodes, disk.f_favail + inodes

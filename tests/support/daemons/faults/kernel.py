@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import time
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.support.daemons.faults.switches import ARMED, disarm, replace
 _NEVER = (10**6, 0)
 """A version that no kernel has yet."""
 _POLL_SECONDS = 0.01
+_LATE_SECONDS = 0.2
 
 
 def no_prune() -> None:
@@ -53,6 +55,19 @@ def data_by_python() -> None:
         return False
 
     replace(Connection, "serve_data", is_impossible)
+
+
+def late_statvfs() -> None:
+    """Let statfs(2) of the disk return late, so that what is deleted becomes free after the kernel has looked."""
+    original = os.fstatvfs
+
+    @wraps(original)
+    def late(fd: int) -> os.statvfs_result:
+        found = original(fd)
+        time.sleep(_LATE_SECONDS)
+        return found
+
+    replace(os, "fstatvfs", late)
 
 
 def no_invalidator() -> None:
