@@ -20,6 +20,7 @@ from tests.mount.test_objects import objects
 from tests.support.daemons.kept import keeper
 from tests.support.daemons.node import Node, wait_until
 from tests.support.disks.recorded_disk import RecordedDisk
+from tests.support.kernel.page_cache import cached_pages, forget
 
 DATA = os.urandom(200_000)
 _SYS_PROCESS_MADVISE = 440
@@ -48,13 +49,6 @@ def node(
     node.clean_up()  # before the disk goes
 
 
-def forget(path: Path) -> None:
-    """Let the kernel forget what it has of a file, so that it must read it from the disk."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
 def page_out(pid: int, path: Path) -> None:
     """Let the kernel forget what it has of a file also where a process has mapped it (process_madvise(2))."""
     forget(path)
@@ -71,12 +65,6 @@ def page_out(pid: int, path: Path) -> None:
     finally:
         os.close(pidfd)
     forget(path)
-
-
-def cached_pages(path: Path) -> int:
-    """Return how many pages of a file are in the page cache."""
-    command: list[str | Path] = ["fincore", "--noheadings", "--output=PAGES", path]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def can_not_be_read(disk: RecordedDisk, pid: int, path: Path) -> bool:

@@ -20,7 +20,7 @@ from holdfast.checkpoints.manifests import ManifestKind
 from holdfast.checkpoints.reachability import Phase, Policy, census, drop, sweep, up_to
 from holdfast.errors import ConfigurationError, PlanError
 from holdfast.fs.file_io import prefetch
-from holdfast.fs.file_io.prefetch import names_behind
+from holdfast.fs.file_io.file_ends import names_behind
 from holdfast.fs.remote_view import create_hints
 from holdfast.fs.remote_view.create_hints import CreateHints
 from holdfast.zones import NameKind, NameTable, name_patterns

@@ -25,7 +25,7 @@ from holdfast.checkpoints.formats.spark.names import SparkKind, SparkName, parse
 from holdfast.checkpoints.formats.spark.snapshot import SparkSnapshot
 from holdfast.checkpoints.manifests import Manifest, ManifestKind, Trouble, Unreadable
 from holdfast.errors import PlanError
-from holdfast.fs.file_io.prefetch import names_behind
+from holdfast.fs.file_io.file_ends import names_behind
 from tests.support.checkpoints import samples
 from tests.support.spark import files as spark_files
 

@@ -35,11 +35,16 @@ class Query:
             listing=self.listing,
             place=lambda _: self.place(""),
             inode=lambda path: self.partitions.count(path),
+            open_directory=self.open_directory,
             of_listing=lambda _: 1.0,
         )
         parts = SimpleNamespace(zones=self._zones, store=SimpleNamespace(tree=fake))
         base: Any = SimpleNamespace(view=fake, policy=None, directories=fake, parts=parts, fetcher=None, ttl=fake)
         self.prefetcher = Prefetcher(base)
+
+    def open_directory(self, path: bytes) -> int:
+        """There is nothing of the query's state on this node."""
+        raise FileNotFoundError(path)
 
     def place(self, directory: str) -> ZonePath:
         place = self._zones.place_of(f"checkpoints/query/{directory}".rstrip("/").encode())

@@ -1,5 +1,5 @@
-"""Prefetch: files that an opened manifest names, and directories that will be listed (the formats define both), and pinned
-files whose copies had to go.
+"""Prefetch: files that an opened manifest names, and directories that will be listed (the formats define both), pinned
+files whose copies had to go, and from the disk the ends of files that an engine reads first (``file_ends``).
 
 Engines ask for them one by one; prefetched together, they take as long as the slowest. Failures are not reported: the
 request that really needs the file or directory tries again and gets the error.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ import trio
 from holdfast.checkpoints.formats import FORMATS, Formats
 from holdfast.checkpoints.formats.interface import FetchReferences, ListDirectories
 from holdfast.errors import HoldfastError
+from holdfast.fs.file_io.file_ends import names_behind, paths_below, read_ends, read_ends_of_state
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
 from holdfast.transfer import IN_BACKGROUND, PartialFetch
@@ -118,6 +119,9 @@ class Prefetcher:
 
     def _begin(self, place: ZonePath, ahead: ListDirectories) -> None:
         assert self._nursery is not None
+        before = self._beginnings.get(place.path)
+        if before is None or before.until < trio.current_time():
+            self._nursery.start_soon(trio.to_thread.run_sync, read_ends_of_state, self._tree, place, ahead, self._formats)
         self._beginnings[place.path] = _Beginning(ahead, trio.current_time() + _BEGINNING_SECONDS)
         self._beginnings.move_to_end(place.path)
         if len(self._beginnings) > _MOST_BEGINNINGS:
@@ -173,13 +177,18 @@ class Prefetcher:
     async def _fetch_references(self, place: ZonePath, ahead: FetchReferences, fd: int) -> None:
         IN_BACKGROUND.set(True)
         names = await trio.to_thread.run_sync(names_behind, ahead, fd)
+        here: list[bytes] = []
         missing: dict[bytes, list[bytes]] = {}
-        for number, path in enumerate(_paths(place, names)):
+        for number, path in enumerate(paths_below(place, place.path, names)):
             if number % _NAMES_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
-            if not self._is_here(path):
+            if self._is_here(path):
+                here.append(path)
+            else:
                 directory, _, last = path.rpartition(b"/")
                 missing.setdefault(directory, []).append(last)
+        if ahead.end_bytes is not None and self._nursery is not None:
+            self._nursery.start_soon(trio.to_thread.run_sync, read_ends, self._tree, here, ahead.end_bytes)
         for directory, files in missing.items():
             below = self._zones.place_of(directory)
             if below is not None:
@@ -204,20 +213,3 @@ class Prefetcher:
             if len(under_way) >= _MOST_FETCHES:
                 with suppress(HoldfastError):
                     await under_way.popleft().wait_whole()
-
-
-def _paths(place: ZonePath, names: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the paths of ``names`` below a directory, which may lead out of it, but not out of the zone."""
-    for name in names:
-        path = os.path.normpath(place.child_path(name))
-        if path.startswith(place.zone.prefix + b"/"):
-            yield path
-
-
-def names_behind(ahead: FetchReferences, fd: int) -> list[bytes]:
-    """Return the names that the manifest behind ``fd`` refers to; none if it is unreadable. Closes ``fd``."""
-    try:
-        with open(fd, "rb") as file:
-            return ahead.names(file, os.fstat(fd).st_size)
-    except OSError:
-        return []

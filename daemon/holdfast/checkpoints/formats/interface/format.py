@@ -19,9 +19,11 @@ class FetchReferences:
     """The file that was opened names others, which will be read next. ``names`` returns them, relative to its directory.
 
     It takes the file and its size, and returns nothing for a file that it can't read. Raises only the file's ``OSError``.
+    ``end_bytes`` says how much of the end of such a file, by its size, the engine reads first, of all of them.
     """
 
     names: Callable[[BinaryIO, int], list[bytes]]
+    end_bytes: Callable[[int], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +31,15 @@ class ListDirectories:
     """The directories ``names`` beside the file that was opened will be listed next, if ``evidence`` is one of them.
 
     Later those that match ``in_turn`` are listed, by their paths from there: several at once, in the order of the number
-    that follows the first group.
+    that follows the first group. Still later the state in the directory ``state`` is opened: in each directory below it the
+    newest manifest, by the version that ``version`` finds in its name, and then the files that it refers to.
     """
 
     names: tuple[bytes, ...]
     evidence: bytes
     in_turn: re.Pattern[bytes] | None = None
+    state: bytes | None = None
+    version: Callable[[bytes], int | None] | None = None
 
 
 ReadAhead: TypeAlias = FetchReferences | ListDirectories
