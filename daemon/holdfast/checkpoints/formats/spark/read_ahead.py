@@ -35,8 +35,9 @@ def _version(name: bytes) -> int | None:
     if not name.endswith(b".zip"):  # every open asks, and nearly all are of other names
         return None
     entry = parse_spark(_ANY_STORE + name)
-    is_snapshot = isinstance(entry, SparkName) and entry.kind is SparkKind.ZIP and not entry.layers
-    return entry.number if is_snapshot else None
+    if not isinstance(entry, SparkName) or entry.kind is not SparkKind.ZIP or entry.layers:
+        return None
+    return entry.number
 
 
 def _end_bytes(size_bytes: int) -> int:
