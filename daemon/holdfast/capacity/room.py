@@ -43,7 +43,13 @@ _VAIN_SECONDS = 1.0
 _VAIN_FACTOR = 10.0  # who keeps trying on a disk without a copy to evict takes a tenth of the time at most
 _SPARE = Space(16, 2**20)
 """The space that a change takes beside its bytes: for directories, attributes, the file system's own blocks."""
+_MORE = 4
+"""The factor by which each further try wants more of that: a file system may be out of blocks in one place (an XFS)."""
 _NOTHING = Space(0, 0)
+_CLEAR_SHARE = 1 / 8
+_CLEAR_SECONDS = 60.0
+"""A disk has room again once this share of the reserve is free beside it, or the reserve was free for so long. Otherwise
+what comes and goes around the reserve would be told of again and again."""
 _SPARE_RESERVES = 2
 """The multiple of the reserve that stays free for what nobody has asked for."""
 
@@ -71,6 +77,8 @@ class Room:
         self._lock = trio.Lock()
         self._vain_until = 0.0
         self._is_full = False
+        self._full_at = 0.0
+        """The time when the disk was found full last."""
         self._evicts_in_vain = False
         self._victims = Victims(index.entries, disk.number, self._is_evictable)
         self._emptied = emptied
@@ -124,7 +132,7 @@ class Room:
                 return await change()
             except OSError as problem:
                 is_others = problem.errno == errno.EDQUOT and self.disk.has_room(_needed(size_bytes))
-                if problem.errno not in NO_ROOM or is_others or not await self._make_way(size_bytes):
+                if problem.errno not in NO_ROOM or is_others or not await self._make_way(size_bytes, _MORE**attempt):
                     raise
             if attempt:  # a journal gives out again what was freed only after its next commit
                 await trio.sleep(RELEASE_SECONDS * 2.0**attempt)
@@ -162,9 +170,12 @@ class Room:
         can_evict = self._cached_bytes > 0 and not self._evicts_in_vain
         return not can_evict and not self.disk.is_freeing
 
-    async def _make_way(self, size_bytes: int) -> bool:
-        """Evict because the disk was full; say whether it has room for so many bytes now."""
-        wanted = _needed(size_bytes)
+    async def _make_way(self, size_bytes: int, spares: int = 1) -> bool:
+        """Evict because the disk was full; say whether it has room for so many bytes now.
+
+        ``spares`` multiplies the space that a change takes beside its bytes: what is free may be of no use to it.
+        """
+        wanted = _needed(size_bytes, spares)
         async with self._lock:
             if self.disk.has_room(wanted):
                 return True  # others have been faster; or it is not for want of room
@@ -333,13 +344,23 @@ class Room:
         return self._missing(ahead_bytes=self.disk.ahead_bytes if self._cached_bytes else 0)
 
     def _tell(self, *, is_full: bool) -> None:
-        """Record that nothing is left to evict though the reserve is not free, and that it is again."""
+        """Record that nothing is left to evict though the reserve is not free, and that it clearly is again."""
+        if is_full:
+            self._full_at = trio.current_time()
         if is_full and not self._is_full:
             of = "bytes" if self._missing().size_bytes else "inodes"  # without bytes, XFS has no inodes either
             self._events.emit("disk-full", disk=self.disk.path, of=of, problem=self.advice())
-        elif self._is_full and not is_full:
+            self._is_full = True
+        elif self._is_full and not is_full and (self._is_clear() or trio.current_time() > self._full_at + _CLEAR_SECONDS):
             self._events.emit("disk-has-room-again", disk=self.disk.path)
-        self._is_full = is_full
+            self._is_full = False
+
+    def _is_clear(self) -> bool:
+        """Say whether clearly more than the reserve is free."""
+        disk = self.usage().disk
+        reserve, share = self.limits.reserve(disk), 1 + _CLEAR_SHARE
+        has_files = not disk.files or disk.free_files >= share * reserve.files
+        return has_files and disk.free_bytes >= share * reserve.size_bytes
 
     def _missing(self, wanted: Space = _NOTHING, *, ahead_bytes: int = 0) -> Space:
         return to_free(self.limits, self.usage(), wanted, ahead_bytes)
@@ -350,9 +371,9 @@ class Room:
         return not any(self._index.pins.cover(name.path) for name in entry.names)
 
 
-def _needed(size_bytes: int) -> Space:
-    """Return what a change takes that writes so many bytes."""
-    return Space(_SPARE.files, size_bytes + _SPARE.size_bytes)
+def _needed(size_bytes: int, spares: int = 1) -> Space:
+    """Return what a change takes that writes so many bytes, with a multiple of what it takes beside them."""
+    return Space(_SPARE.files, size_bytes + spares * _SPARE.size_bytes)
 
 
 def _covers(freed: Space, wanted: Space) -> bool:

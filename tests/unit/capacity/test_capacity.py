@@ -731,6 +731,40 @@ async def test_a_limit_of_somebody_else_is_no_reason_to_evict_or_to_wait(files: 
     assert (files.gone, tries) == ([], [1])
 
 
+async def test_what_comes_and_goes_around_the_reserve_is_told_of_once(
+    files: Files, events: EventLog, threads_in_line: None, autojump_clock: trio.testing.MockClock
+) -> None:
+    room = make_room_for(files, events, min_free_share=0.1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(room.run)
+        for free_files in (99, 100, 99, 110, 98, 112):
+            files.free_files = free_files
+            await trio.sleep(20)
+        assert [event.kind for event in events.since(0)] == ["disk-full"]
+        await trio.sleep(60)
+        assert [event.kind for event in events.since(0)] == ["disk-full", "disk-has-room-again"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_each_further_try_evicts_more_where_what_is_free_does_not_do(
+    files: Files, index: Index, threads_in_line: None, autojump_clock: trio.testing.MockClock
+) -> None:
+    """As on an XFS that has no block left in the part of the disk that a directory is in."""
+    for inode in range(1, 41):
+        put(index, inode, 2**20, inode)
+    files.free_bytes = 2 * 2**20
+    tries = []
+
+    async def change() -> str:
+        tries.append(files.free_bytes // 2**20)
+        if files.free_bytes < 10 * 2**20:
+            raise OSError(errno.ENOSPC, "full")
+        return "made"
+
+    assert await make_room_for(files).with_room(change) == "made"
+    assert tries == [2, 2, 4, 16]
+
+
 async def test_a_full_disk_is_told_once_and_when_it_has_room_again(
     files: Files, index: Index, events: EventLog, threads_in_line: None, autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -742,8 +776,8 @@ async def test_a_full_disk_is_told_once_and_when_it_has_room_again(
         assert [event.kind for event in events.since(0)] == ["disk-full"]
         assert events.since(0)[0].fields["of"] == "inodes"
         assert "50 of 1000 inodes free" in str(events.since(0)[0].fields["problem"])
-        files.free_files = 100
-        await trio.sleep(20)
+        files.free_files = 113
+        await trio.sleep(6)
         assert [event.kind for event in events.since(0)] == ["disk-full", "disk-has-room-again"]
         nursery.cancel_scope.cancel()
 

@@ -112,9 +112,11 @@ class Operations(pyfuse3.Operations):
     @replies
     async def link(self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext) -> EntryAttributes:
         node, directory, attempt = self._node(inode), self._node(new_parent_inode), self._attempt()
+        link = partial(self._files.linking.link, node, directory, new_name, _caller(ctx), attempt)
+        room = self._room(directory)
         async with self._turns.names.of(ctx.uid):
-            await self._room(directory).keep_spare()
-            stat = await self._files.linking.link(node, directory, new_name, _caller(ctx), attempt)
+            await room.keep_spare()
+            stat = await (link() if self._directories.place(directory).zone.sends else room.with_room(link))
         return entry_of(self._files.lookup.new(node, stat))
 
     @replies

@@ -1,0 +1,35 @@
+"""Whether the bytes of a file have reached the disk, or the disk has refused them after the writer was told of success.
+
+What it has refused is in memory alone, and leaves it at any time: the file may be read as other bytes then. The kernel tells
+each open file description of that once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+
+from holdfast.errors import LostBytesError
+from holdfast.system.syscalls import check_written_out
+
+_REFUSED = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
+
+
+def check_nothing_is_lost(fd: int) -> None:
+    """Raise ``LostBytesError`` if the disk has refused bytes of the file. Waits for nothing."""
+    _carry_out(check_written_out, fd)
+
+
+def sync_bytes(fd: int, *, data_only: bool = False) -> None:
+    """fsync(2), or fdatasync(2). Raises ``LostBytesError`` if the disk has refused bytes of the file, else ``OSError``."""
+    _carry_out(os.fdatasync if data_only else os.fsync, fd)
+
+
+def _carry_out(call: Callable[[int], None], fd: int) -> None:
+    try:
+        call(fd)
+    except OSError as problem:
+        if problem.errno not in _REFUSED:
+            raise
+        raise LostBytesError(f"the disk has lost bytes of the file ({problem.strerror})") from None
