@@ -121,7 +121,7 @@ def test_a_full_run_directory(make_node: NodeFactory) -> None:
                 break
         assert mountpoint.mount_at(str(node.mountpoint)) is None
     assert len(refusals) > 4
-    assert all("is full: free some space" in words for words in refusals)
+    assert all("has no room, of bytes or of inodes: free some" in words for words in refusals)
     assert node.log.read_text().count("Traceback") == 0
 
 

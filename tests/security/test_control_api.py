@@ -194,6 +194,16 @@ def test_one_team_learns_nothing_of_the_other_from_the_public_socket(teams: Node
 
 
 @pytest.mark.promise("public-socket")
+def test_who_is_not_let_into_the_mount_learns_nothing_of_its_stores(make_node: NodeFactory) -> None:
+    """Gain: where stores are that an ordinary user has mounted for itself alone."""
+    node = make_node(mount__allow_other=False).start()
+    public = node.socket.with_name("status.sock")
+    with attacking(MALLORY, lambda: get(public, "/v1/status")[1]) as told:
+        assert told["remotes"] == {}
+    assert sorted(get(public, "/v1/status")[1]["remotes"]) == ["blobs", "checkpoints"]
+
+
+@pytest.mark.promise("public-socket")
 def test_what_one_team_does_changes_nothing_that_the_other_is_told(teams: Node) -> None:
     """Gain: what is not named is counted, and the count tells."""
     public = teams.socket.with_name("status.sock")

@@ -144,7 +144,12 @@ class StatusReport:
         )
 
     def may_search(self, caller: Caller, zone: str) -> bool:
-        """Say whether the caller may look into a zone."""
+        """Say whether the caller may look into a zone.
+
+        Without ``mount.allow_other`` the kernel lets nobody but the daemon's user into the mount.
+        """
+        if not (self.base.parts.config.mount.allow_other or caller.is_root or caller.uid == os.geteuid()):
+            return False
         root = self.base.parts.store.tree.stat(zone.encode())
         return caller.may_search(root.st_uid, root.st_gid, root.st_mode)
 

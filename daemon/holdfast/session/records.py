@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import lmdb
@@ -18,6 +19,8 @@ from holdfast.errors import SessionFullError, TakeoverError
 from holdfast.system.file_id import FileId
 
 _MAP_BYTES = 2**30
+_RESERVE_BYTES = 2**19
+"""The space that stays allocated for what is written next: some pages in a takeover, two or three in a change."""
 _MOST_NOTES = 4096
 """The limit of notes: more than there can be requests in flight."""
 
@@ -49,6 +52,7 @@ class SessionRecords:
                 self._environment.open_db(name) for name in (b"nodes", b"notes", b"numbers")
             )
             self._kept = {node_id for node_id, _ in self.nodes()}
+            _keep_reserve(self._environment, path / "data.mdb")
         except lmdb.DiskError:
             raise full(path) from None
         except (lmdb.Error, msgspec.DecodeError) as problem:
@@ -115,9 +119,23 @@ class SessionRecords:
             raise full(self._path) from None
 
 
+def _keep_reserve(environment: lmdb.Environment, file: Path) -> None:
+    """Extend the file beyond its used part, so that the next daemon can take over though the file system is full by then."""
+    used_bytes = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+    fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # it is full already
+            os.posix_fallocate(fd, used_bytes, _RESERVE_BYTES)
+    finally:
+        os.close(fd)
+
+
 def full(path: Path) -> SessionFullError:
-    """Return the error for a full file system below ``path``."""
-    return SessionFullError(f"the file system of {path} is full: free some space in it (df {path})")
+    """Return the error for a file system that has no room for ``path``."""
+    where = path.parent
+    return SessionFullError(
+        f"the file system of {where} has no room, of bytes or of inodes: free some in it (df {where}; df -i {where})"
+    )
 
 
 def _key(number: int) -> bytes:
