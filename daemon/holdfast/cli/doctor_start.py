@@ -15,7 +15,7 @@ from holdfast.cli.output import size
 from holdfast.config import Config, LoadedConfig, ZoneSection, is_secret, load
 from holdfast.control.messages import Status
 from holdfast.errors import ConfigurationError, HoldfastError, MountpointError
-from holdfast.mount import mountpoint
+from holdfast.mount import fuse_device, mountpoint
 from holdfast.preflight import start_checks
 from holdfast.problems import is_clearly_below
 from holdfast.remote import RemoteStore, directory_of
@@ -66,8 +66,7 @@ def _rights(settings: Config) -> Iterator[Finding]:
     if shutil.which("fusermount3") is None:
         yield Finding("rights", "fail", "not root, and fusermount3 is missing", "apt-get install fuse3, or run as root")
         return
-    allowed = any(line.strip() == "user_allow_other" for line in _lines(Path("/etc/fuse.conf")))
-    if settings.mount.allow_other and not allowed:
+    if settings.mount.allow_other and not fuse_device.lets_others_in():
         mend = "add user_allow_other to /etc/fuse.conf, or set mount.allow_other = false"
         yield Finding("rights", "fail", "not root, and other users may not be let in", mend)
     else:
@@ -188,10 +187,3 @@ def _is_dead(path: str) -> bool:
         return not mountpoint.is_alive(path)
     except MountpointError:  # another user's, and not visible to this one
         return False
-
-
-def _lines(file: Path) -> list[str]:
-    try:
-        return file.read_text().splitlines()
-    except OSError:
-        return []

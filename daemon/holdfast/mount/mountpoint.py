@@ -314,7 +314,7 @@ def _fusermount(path: str, flags: int) -> None:
     helper = shutil.which("fusermount3")
     if helper is None:
         raise MountpointError("fusermount3 is missing (Debian package fuse3); without it only root can unmount")
-    command = [helper, "-u", *(["-z"] if flags & _MNT_DETACH else []), path]
+    command = [helper, "-u", *(["-z"] if flags & _MNT_DETACH else []), real_path(path)]  # it knows no other name
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=for_child(os.environ))
     if result.returncode != 0:
         raise MountpointError(f"can't unmount {path}: {result.stderr.strip()}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import MountpointError
-from holdfast.mount import mountpoint
+from holdfast.mount import fuse_device, mountpoint
 from holdfast.mount.mountpoint import Life
 from tests.support.disks.mounts import mounted, unserved
 from tests.support.users.privileges import as_nobody, needs_root
@@ -42,6 +43,37 @@ def test_mountinfo_is_read_line_by_line() -> None:
         ("/mnt/holdfast", "tmpfs"),
     ]
     assert found[1].device == os.makedev(254, 0)
+
+
+@needs_root
+def test_an_ordinary_user_is_told_what_it_lacks_to_mount(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, place = workspace / "fuse.conf", workspace / "place"
+    monkeypatch.setattr(fuse_device, "_SETTINGS", settings)
+    place.mkdir(mode=0o755)
+
+    def check(text: str, *, allow_other: bool) -> None:
+        assert text in fuse_device.what_mounting_takes(str(place), allow_other=allow_other)
+
+    as_nobody(partial(check, "on a directory that it may write to; choose one of its own", allow_other=False))
+    place.chmod(0o777)
+    as_nobody(partial(check, "fusermount3", allow_other=False))
+    as_nobody(partial(check, "set mount.allow_other = false", allow_other=True))
+    settings.write_text("# user_allow_other\n user_allow_other \n")
+    as_nobody(partial(check, "fusermount3", allow_other=True))
+    check("CAP_SYS_ADMIN", allow_other=True)
+
+
+def test_an_ordinary_user_unmounts_by_a_symbolic_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gain: fusermount3 knows a mount by its path without links alone."""
+    place, link, helper = tmp_path / "place", tmp_path / "link", tmp_path / "fusermount3"
+    place.mkdir()
+    link.symlink_to(place)
+    helper.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/asked\n')
+    helper.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(os, "geteuid", lambda: 60001)
+    mountpoint.unmount(str(link))
+    assert (tmp_path / "asked").read_text() == f"-u {place}\n"
 
 
 @given(st.binary(min_size=1, max_size=40).filter(lambda name: b"\0" not in name))

@@ -118,7 +118,8 @@ class Session:
             if device is not None:
                 raise TakeoverError(self._connection.takeover) from None
             self._unmount()
-            raise MountpointError(f"the kernel refused to mount on {self.mountpoint}: {_what_mounting_takes()}") from None
+            takes = fuse_device.what_mounting_takes(self.mountpoint, allow_other=allow_other)
+            raise MountpointError(f"the kernel refused to mount on {self.mountpoint}: {takes}") from None
 
     def _mount_by_libfuse(self, operations: Operations, options: set[str]) -> None:
         mountpoints.clear(self.mountpoint)
@@ -210,12 +211,3 @@ class Session:
 def _check_device() -> None:
     if (found := fuse_device.why_unusable()) is not None:
         raise FuseUnavailableError(": ".join(found))
-
-
-def _what_mounting_takes() -> str:
-    if os.geteuid() == 0:
-        return "mounting takes CAP_SYS_ADMIN, which a container is given by docker run --cap-add SYS_ADMIN"
-    return (
-        "mounting takes root, or the setuid helper fusermount3 (package fuse3) and, for mount.allow_other, "
-        "user_allow_other in /etc/fuse.conf"
-    )
