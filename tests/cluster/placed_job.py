@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=1)
     parser.add_argument("--rows", type=int, default=1200, help="new keys a batch")
     parser.add_argument("--row-bytes", type=int, default=1000)
+    parser.add_argument("--sources", type=int, default=3, help="partitions of the source (default 3)")
     parser.add_argument("--follow", type=Path, metavar="DIRECTORY", help="that all nodes see")
     parser.add_argument("--every", type=float, default=0.0, metavar="SECONDS", help="at which batches begin")
     parser.add_argument("--busy", metavar="HOST", help="whose only core does something else all the time")
@@ -49,7 +50,7 @@ def main() -> None:
     if options.busy:
         occupy(spark, options.busy)
     began = time.monotonic()
-    found = _KINDS[options.kind](_rows(spark, options.rows, options.row_bytes))
+    found = _KINDS[options.kind](_rows(spark, options.rows, options.row_bytes, options.sources))
     query = (
         (found if options.follow is None else found.where(_let_through(options.follow)(f.col("key"))))
         .writeStream.format("noop")
@@ -99,8 +100,8 @@ def _let_through(directory: Path) -> Any:
     return f.udf(let_through, "boolean").asNondeterministic()  # or Spark filters the rows that arrive, before there is state
 
 
-def _rows(spark: SparkSession, rows: int, row_bytes: int) -> DataFrame:
-    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", 3).load()
+def _rows(spark: SparkSession, rows: int, row_bytes: int, sources: int) -> DataFrame:
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", sources).load()
     payload = f.array_join(f.transform(f.sequence(f.lit(1), f.lit(max(1, row_bytes // 64))), _noise), "")
     return source.select("timestamp", f.col("value").alias("key"), payload.alias("payload"))
 

@@ -37,12 +37,13 @@ from tests.support.daemons.node import wait_until
 _PARTITIONS_A_NODE = 4
 _ROWS_A_NODE, _ROW_BYTES = 8, 50_000
 """New keys of a batch: enough that each node has some in one of its partitions."""
-_MOST_FETCHED, _MOST_RATIO = 0.02, 1.15
+MOST_FETCHED, _MOST_RATIO = 0.02, 1.15
 _PATIENCE_SECONDS = 600.0
-_WITHOUT, _KEPT, _EXECUTOR, _LOST = "lost, without standby copies", "kept", "executor lost", "lost"
-_WITH = (_KEPT, _EXECUTOR, _LOST)
+_WITHOUT, _KEPT, _EXECUTOR, LOST = "lost, without standby copies", "kept", "executor lost", "lost"
+_WITH = (_KEPT, _EXECUTOR, LOST)
 _NO_STANDBYS = tuple((key, "0" if key.endswith("standbys") else value) for key, value in STANDBYS)
-_FASTER = (("holdings.interval_seconds", "0.2"),)
+FASTER = (("holdings.interval_seconds", "0.2"),)
+_CAN_GO_ON = "partitions can go on elsewhere"
 _HEAD = "| node | held up batch ends after | next batch | fetched | of the node's state |"
 
 
@@ -84,7 +85,9 @@ class Follower:
         directory.mkdir()
         directory.chmod(0o777)
         rows = _ROWS_A_NODE * len(cluster.nodes)
-        job = ("--kind", kind, "--rows", str(rows), "--row-bytes", str(_ROW_BYTES), "--follow", str(directory))
+        sources = len(cluster.nodes) // 2  # so shuffle files are not on all nodes
+        job = ["--kind", kind, "--rows", str(rows), "--row-bytes", str(_ROW_BYTES), "--sources", str(sources)]
+        job += ["--follow", str(directory)]
         words = command(NAME, *job, "--every", str(every_seconds), executors=len(cluster.nodes))
         output, errors = cluster.directory / "follow.out", cluster.directory / "follow.err"
         with output.open("w") as out, errors.open("w") as err:
@@ -101,6 +104,13 @@ class Follower:
         assert self._process.poll() is None, (self._cluster.directory / "follow.err").read_text()[-3000:]
         lines = (self._cluster.directory / "follow.out").read_text().splitlines()
         return [line for line in map(json.loads, lines) if "at" in line]
+
+    def knows_of_copies(self) -> bool:
+        """Say whether the driver knows for each partition who else has its state."""
+        lines = (self._cluster.directory / "follow.err").read_text().splitlines()
+        told = [line for line in lines if line.endswith(_CAN_GO_ON)]
+        count = self._cluster.settings.partitions
+        return bool(told) and f" {count} of {count} {_CAN_GO_ON}" in told[-1]
 
     def wait_for(self, count: int) -> None:
         """Return when there have been so many batches."""
@@ -128,7 +138,7 @@ def main() -> int:
         away_seconds=options.delay / 2000,
         worker_memory="2g",
         bytes_per_second=options.bandwidth * 125_000,
-        options=(*_FASTER, *_NO_STANDBYS),
+        options=(*FASTER, *_NO_STANDBYS),
     )
     turns: dict[str, list[Turn]] = {kind: [] for kind in (_WITHOUT, *_WITH)}
     with Cluster.running(options.directory, settings) as cluster:
@@ -137,42 +147,45 @@ def main() -> int:
             follower.wait_for(2)
             print(f"{_HEAD}\n|{'---|' * (_HEAD.count('|') - 1)}", flush=True)
             for node in cluster.nodes[: -1 - options.without : -1]:
-                _take(turns[_WITHOUT], _turn(cluster, follower, _WITHOUT, node))
+                _take(turns[_WITHOUT], turn(cluster, follower, _WITHOUT, node))
             for node in cluster.nodes:
-                node.set_options((*_FASTER, *STANDBYS))
+                node.set_options((*FASTER, *STANDBYS))
             for _ in range(options.turns):
                 for kind in _WITH:
-                    _take(turns[kind], _turn(cluster, follower, kind, cluster.nodes[-1]))
+                    _take(turns[kind], turn(cluster, follower, kind, cluster.nodes[-1]))
     return _judged(turns)
 
 
-def _take(turns: list[Turn], turn: Turn) -> None:
-    turns.append(turn)
-    print(turn.row(), flush=True)
+def _take(turns: list[Turn], taken: Turn) -> None:
+    turns.append(taken)
+    print(taken.row(), flush=True)
 
 
 def _judged(turns: Mapping[str, Sequence[Turn]]) -> int:
     """Print the medians; return the exit status."""
-    ended = {kind: statistics.median(turn.ended_seconds for turn in each) for kind, each in turns.items() if each}
-    following = {kind: statistics.median(turn.next_seconds for turn in each) for kind, each in turns.items() if each}
+    ended = {kind: statistics.median(one.ended_seconds for one in each) for kind, each in turns.items() if each}
+    following = {kind: statistics.median(one.next_seconds for one in each) for kind, each in turns.items() if each}
     for kind in ended:
         print(
             f"{kind}: held up batch {ended[kind]:.1f} s, {ended[kind] / ended[_EXECUTOR]:.2f} of executor lost; "
             f"next batch {following[kind]:.1f} s, {following[kind] / following[_KEPT]:.2f} of kept; "
-            f"fetched {max(turn.part for turn in turns[kind]):.1%} at most",
+            f"fetched {max(each.part for each in turns[kind]):.1%} at most",
             flush=True,
         )
-    ratios = ended[_LOST] / ended[_EXECUTOR], following[_LOST] / following[_KEPT]
-    return 0 if max(ratios) <= _MOST_RATIO and all(turn.part <= _MOST_FETCHED for turn in turns[_LOST]) else 1
+    ratios = ended[LOST] / ended[_EXECUTOR], following[LOST] / following[_KEPT]
+    return 0 if max(ratios) <= _MOST_RATIO and all(each.part <= MOST_FETCHED for each in turns[LOST]) else 1
 
 
-def _turn(cluster: Cluster, follower: Follower, kind: str, node: ClusterNode) -> Turn:
+def turn(cluster: Cluster, follower: Follower, kind: str, node: ClusterNode) -> Turn:
+    """Lose what ``kind`` says of a node in mid-batch; return when it is on its way back."""
     wait_until(lambda: _is_at_home(cluster, standbys=kind != _WITHOUT), seconds=_PATIENCE_SECONDS)
+    if kind != _WITHOUT:
+        wait_until(follower.knows_of_copies, seconds=_PATIENCE_SECONDS)
     share_bytes = sum(_own(node).values())
     follower.hold_up()
     before = _fetched_by_others(cluster, node)
     count = len(follower.batches())
-    is_lost = kind in (_LOST, _WITHOUT)
+    is_lost = kind in (LOST, _WITHOUT)
     if is_lost:
         node.kill()
         node.lose_disk()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from holdfast_spark.companion.lines import line_of
-from holdfast_spark.placement.driver import Executor, Instance, StreamingQuery
+from holdfast_spark.placement.driver import Executor, FurtherPlaces, Instance, StreamingQuery, words_of_further_places
 
 _ANSWER_SECONDS = 30.0
 
@@ -81,6 +81,10 @@ class JvmDriver:
     def elsewhere(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
         """Return how many state stores the coordinator knows with another executor now."""
         return self._count("elsewhere", query, run_id, instances)
+
+    def tell_further_places(self, run_id: str, executors: Iterable[Executor], places: FurtherPlaces) -> None:
+        """Tell where tasks of a run go whose executor is lost."""
+        self._ask("further-places", *words_of_further_places(run_id, executors, places))
 
     def load_classes(self, names: Path, parts: int, left_out: int) -> None:
         """Have a thread of the JVM load the classes that a file names, but for one of so many parts of them."""

@@ -91,6 +91,12 @@ def assign(
     return [placed[partition] for partition in range(partitions)]
 
 
+def places_with_state(holders: Holders, current: str | None) -> list[str]:
+    """Return the nodes that can go on with a partition whose executor is lost, the best first: its own, if it has others."""
+    enough = max(_most_bytes(holders) / _NEXT_TO_NOTHING, 1)
+    return [name for name in _in_order(holders, current) if name == current or holders[name].size_bytes >= enough]
+
+
 def _place_held(
     nodes: Mapping[str, _Node], partitions: int, held: Mapping[int, Holders], current: Mapping[int, str]
 ) -> list[int]:

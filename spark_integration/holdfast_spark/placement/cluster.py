@@ -11,7 +11,16 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from holdfast_spark.placement.driver import NODE_ATTRIBUTE, Executor, Instance, StreamingQuery
+from py4j.java_gateway import JavaClass
+
+from holdfast_spark.placement.driver import (
+    NODE_ATTRIBUTE,
+    Executor,
+    FurtherPlaces,
+    Instance,
+    StreamingQuery,
+    words_of_further_places,
+)
 from holdfast_spark.state_settings import spark_version
 
 if TYPE_CHECKING:
@@ -87,6 +96,7 @@ class Cluster:
         self._spark: Any = spark
         self._context: Any = spark.sparkContext
         self._teller: Any = None
+        self._lost_executors: Any = None
         self._preparing = threading.Lock()
 
     def prepare(self) -> None:
@@ -153,6 +163,16 @@ class Cluster:
     def elsewhere(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
         """Return how many state stores the coordinator knows with another executor now: its locations end with ``_ID``."""
         return self._call("elsewhere", query, run_id, instances)
+
+    def tell_further_places(self, run_id: str, executors: Iterable[Executor], places: FurtherPlaces) -> None:
+        """Tell where tasks of a run go whose executor is lost. Takes ``holdfast-spark.jar`` on the JVM's class path."""
+        with self._preparing:
+            if self._lost_executors is None:
+                made = self._context._jvm.io.holdfast.spark.LostExecutors
+                if not isinstance(made, JavaClass):
+                    raise RuntimeError("the driver's JVM has no holdfast-spark.jar, or an earlier one")
+                self._lost_executors = made(self._context._jsc.sc())
+        self._lost_executors.tell("\n".join(words_of_further_places(run_id, executors, places)))
 
     def runs(self) -> bool:
         """Say whether the application has not been stopped."""

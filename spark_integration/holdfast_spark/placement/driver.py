@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 NODE_ATTRIBUTE = "NODE"
@@ -44,6 +44,10 @@ class Instance(NamedTuple):
     executor: Executor
 
 
+FurtherPlaces = Mapping[int, Sequence[Sequence[str]]]
+"""The places that have a partition's state, the best first, for each partition; by the number of partitions."""
+
+
 class Driver(Protocol):
     """The driver of a program, as placement asks it. Every call may raise anything."""
 
@@ -74,6 +78,20 @@ class Driver(Protocol):
 
     def elsewhere(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
         """Return how many state stores the coordinator knows with another executor now."""
+
+    def tell_further_places(self, run_id: str, executors: Iterable[Executor], places: FurtherPlaces) -> None:
+        """Tell where tasks of a run go whose executor is lost; without places, tasks of that run go anywhere."""
+
+
+def words_of_further_places(run_id: str, executors: Iterable[Executor], places: FurtherPlaces) -> Iterator[str]:
+    """Yield what ``FurtherPlaces.java`` reads."""
+    known = sorted(executors)
+    yield from (run_id, str(len(known)))
+    for executor in known:
+        yield from (executor.place, executor.host, executor.id)
+    for partitions, each in places.items():
+        for partition, found in enumerate(each):
+            yield from (str(partitions), str(partition), str(len(found)), *found)
 
 
 def reason(problem: Exception) -> str:

@@ -20,7 +20,7 @@ from holdfast.checkpoints.formats.interface import FinishedBatch, StatePartition
 from holdfast.checkpoints.plans import Listed
 
 if TYPE_CHECKING:
-    from pyspark.core.rdd import RDD
+    from pyspark import RDD
     from pyspark.sql import SparkSession
 
 _PARALLEL = 4
@@ -39,7 +39,7 @@ def fetch_ahead(spark: SparkSession, location: Path, by_host: Mapping[str, Seque
 
 def on_hosts(spark: SparkSession, items: Sequence[tuple[object, str]]) -> RDD[Any]:
     """Return an RDD with a partition for each item, which Spark runs on the item's host if it can."""
-    from pyspark.core.rdd import RDD
+    from pyspark import RDD
     from pyspark.serializers import CPickleSerializer
 
     context: Any = spark.sparkContext

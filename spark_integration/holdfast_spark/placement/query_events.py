@@ -61,7 +61,7 @@ class QueryEvents:
 
     def ended(self, run_id: str) -> None:
         """Forget the run."""
-        self._steering.forget(run_id)
+        self._thread(partial(self._steering.forget, run_id))
 
     def _thread(self, work: Callable[[], None]) -> threading.Thread:
         thread = threading.Thread(target=self._guarded, args=(work,), name="holdfast-placement", daemon=True)

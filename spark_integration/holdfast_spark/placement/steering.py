@@ -19,6 +19,7 @@ from holdfast.control.messages import HoldingsInfo, HoldingsReply
 from holdfast_spark.placement import news
 from holdfast_spark.placement.assignment import Held, assign
 from holdfast_spark.placement.driver import NODE_ATTRIBUTE, Driver, Executor, Instance, StreamingQuery, reason
+from holdfast_spark.placement.further_places import FurtherPlacesOfRuns
 from holdfast_spark.placement.operators import operators_of_checkpoint, operators_of_plan, partitions_of_checkpoint
 
 _YOUNG_SECONDS = 15.0
@@ -74,6 +75,7 @@ class Steering:
         self._cluster = cluster
         self._ask = ask
         self._fetch_ahead = fetch_ahead
+        self._further = FurtherPlacesOfRuns(cluster)
         self._runs: dict[str, _Run] = {}
         self._lost: set[str] = set()
         self._lock = threading.Lock()
@@ -110,6 +112,7 @@ class Steering:
                 _log.warning("%s: it took too long to find where the state is; Spark places this start by itself", path)
                 return
             self._tell(run_id, run, run.placed)
+            self._further.tell(run_id, path, run.executors, run.told, held)
         _log.info("%s: %s", path, _summary(run, held))
         if any(executor.id in self._lost for executor in run.executors):  # meanwhile, when nobody knew of this run
             self.look_again(run_id, after_batch=False)
@@ -135,6 +138,9 @@ class Steering:
             run.is_guessed = run.is_guessed and not known
             if after_batch:
                 self._check(run_id, run)
+            if self._further.is_due(run_id):
+                held = news.by_partition(self._ask(str(run.path)).nodes, run.executors, str(run.path))
+                self._further.tell(run_id, run.path, run.executors, run.told, held)
             return None
         nodes = self._ask(str(run.path)).nodes  # if nobody answers, the run stays as it was, and the next look starts over
         run.is_guessed = run.is_guessed and not known
@@ -146,6 +152,7 @@ class Steering:
             count: self._without_waiting(run, before.get(count, []), placed, held) for count, placed in run.placed.items()
         }
         self._tell(run_id, run, at_once)
+        self._further.tell(run_id, run.path, run.executors, run.told, held)
         _log.info("%s: executors have changed; %s", run.path, _summary(run, held))
         host_of = {executor.place: executor.host for executor in executors}
         return _Move(run.placed, held, host_of) if at_once != run.placed else None
@@ -163,6 +170,7 @@ class Steering:
         """Forget a run that has ended."""
         with self._lock:
             self._runs.pop(run_id, None)
+        self._further.forget(run_id)
 
     def _executors_with(self, executors: list[Executor], holders: Sequence[HoldingsInfo], deadline: float) -> list[Executor]:
         """Return the executors; of a young application, wait a moment for those on nodes that hold the state."""

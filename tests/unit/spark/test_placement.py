@@ -22,7 +22,7 @@ from holdfast.control.messages import HeldQueryInfo, HeldStoreInfo, HoldingsInfo
 from holdfast.errors import DaemonUnreachableError
 from holdfast_spark.placement.assignment import Held, assign
 from holdfast_spark.placement.cluster import Cluster
-from holdfast_spark.placement.driver import Executor, Instance, StreamingQuery
+from holdfast_spark.placement.driver import Executor, FurtherPlaces, Instance, StreamingQuery
 from holdfast_spark.placement.operators import (
     JOIN_STORES,
     operators_of_checkpoint,
@@ -327,6 +327,7 @@ class ScriptedCluster:
         self.age_seconds = 100.0
         self.jobs: set[str] = set()
         self.known: dict[tuple[int, int, str], str] = {}
+        self.further: dict[str, FurtherPlaces] = {}
 
     def executors(self) -> list[Executor]:
         numbered = enumerate(self.hosts, self.first_id)
@@ -356,6 +357,10 @@ class ScriptedCluster:
 
     def elsewhere(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
         return sum(self.known[_store(each)] != each.executor.id for each in instances)
+
+    def tell_further_places(self, run_id: str, executors: Iterable[Executor], places: FurtherPlaces) -> None:
+        assert sorted(executors) == (sorted(self.executors()) if places else [])
+        self.further[run_id] = places
 
     def claim(self, partition: int) -> None:
         """Let a task that runs somewhere else take a partition's stores."""
@@ -592,6 +597,38 @@ def test_a_lost_nodes_partitions_go_to_their_standbys(steered: Steered, tmp_path
     second = steered.become("h1", "h2")
     assert (second[0, 0], second[0, 1]) == ("h2", "h1")
     assert steered.fetched == []
+
+
+def test_sparks_scheduler_knows_the_standbys_before_a_node_is_lost(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 2)
+    steered.cluster.hosts = ["h1", "h2"]
+    steered.hold("h1", 0)
+    steered.hold("h2", 1)
+    steered.begin()
+    assert steered.cluster.further == {"run": {2: [["h1"], ["h2"]]}}
+    steered.hold("h3", 0, copy=True, missing_bytes=0)
+    steered.become("h1", "h2", "h3")
+    assert steered.cluster.further == {"run": {2: [["h1", "h3"], ["h2"]]}}
+    steered.steering.forget("run")
+    assert steered.cluster.further == {"run": {}}
+
+
+def test_the_scheduler_hears_of_a_standby_that_comes_later(
+    steered: Steered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_operator(tmp_path, "metadata", 0, 2)
+    steered.cluster.hosts = ["h1", "h2"]
+    placed = steered.begin()
+    steered.hold_as_placed(placed)
+    home = placed[0, 0]
+    (other,) = {"h1", "h2"} - {home}
+    steered.hold(other, 0, 1, copy=True, missing_bytes=0)
+    steered.steering.look_again("run", after_batch=True)
+    assert steered.cluster.further["run"][2][0] == [home], "nobody has been asked yet"
+    monkeypatch.setattr(steered.steering._further, "is_due", lambda run_id: run_id == "run")
+    steered.steering.look_again("run", after_batch=True)
+    assert steered.cluster.further["run"][2][0] == [home, other]
+    assert len(steered.cluster.told) == 1, "no partition moves"
 
 
 def test_of_two_copies_the_complete_one_counts(steered: Steered, tmp_path: Path) -> None:

@@ -1,0 +1,91 @@
+"""Where the tasks of a lost executor go: the driver's scheduler is told beforehand who else has each partition's state.
+
+Spark does not ask where a partition belongs when it runs a task anew, and does not wait for anybody who asks
+(``LostExecutors.java``). Who has standby copies changes while a query runs, so the daemon is asked again, ever less often
+while executors stay the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from holdfast_spark.placement.assignment import Held, places_with_state
+from holdfast_spark.placement.driver import Driver, Executor, FurtherPlaces, reason
+
+_FIRST_SECONDS, _MOST_SECONDS = 15.0, 3600.0
+_log = logging.getLogger("holdfast.placement")
+
+
+@dataclass(slots=True)
+class _Told:
+    """The places that the driver was told for a run, for which executors, and when the daemon is asked again."""
+
+    executors: list[Executor] = field(default_factory=list)
+    places: FurtherPlaces = field(default_factory=dict)
+    asked: float = 0.0
+    pause_seconds: float = _FIRST_SECONDS
+
+    @property
+    def covered(self) -> int:
+        """The number of partitions that can go on at another place than their own."""
+        return sum(len(found) > 1 for each in self.places.values() for found in each)
+
+
+class FurtherPlacesOfRuns:
+    """Tells ``driver``. ``clock`` returns seconds. A driver that refuses is not told anything any more."""
+
+    def __init__(self, driver: Driver, clock: Callable[[], float] = time.monotonic) -> None:
+        self._driver = driver
+        self._clock = clock
+        self._told: dict[str, _Told] = {}
+        self._lock = threading.Lock()
+        self._is_refused = False
+
+    def is_due(self, run_id: str) -> bool:
+        """Say whether it is time to find out again who holds what, though the executors are the same."""
+        told = self._told.get(run_id)
+        return not self._is_refused and told is not None and self._clock() - told.asked >= told.pause_seconds
+
+    def tell(
+        self,
+        run_id: str,
+        path: Path,
+        executors: Iterable[Executor],
+        placed: Mapping[int, Sequence[str]],
+        held: Mapping[int, Mapping[str, Held]],
+    ) -> None:
+        """Tell where the tasks of partitions that were ``placed`` go, if it is not as it was told before."""
+        places = {
+            count: [places_with_state(held.get(partition, {}), place) for partition, place in enumerate(each)]
+            for count, each in placed.items()
+        }
+        now = _Told(sorted(executors), places, self._clock())
+        with self._lock:
+            before = self._told.get(run_id, _Told())
+            if before.executors == now.executors:
+                now.pause_seconds = min(2 * before.pause_seconds, _MOST_SECONDS)
+            self._told[run_id] = now
+        if self._is_refused or (before.executors, before.places) == (now.executors, now.places):
+            return
+        try:
+            self._driver.tell_further_places(run_id, now.executors, places)
+        except Exception as problem:  # noqa: BLE001 whatever Spark raises: then tasks go to any executor
+            self._is_refused = True
+            _log.info("tasks of lost executors go to any other: %s", reason(problem))
+            return
+        if now.covered != before.covered:
+            _log.info("%s: %d of %d partitions can go on elsewhere", path, now.covered, sum(map(len, places.values())))
+
+    def forget(self, run_id: str) -> None:
+        """Forget a run that has ended, and let the driver do so."""
+        with self._lock:
+            told = self._told.pop(run_id, None)
+        if told is not None and not self._is_refused:
+            with suppress(Exception):  # of a driver that ends, nothing is left anyway
+                self._driver.tell_further_places(run_id, (), {})

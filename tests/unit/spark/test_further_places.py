@@ -1,0 +1,129 @@
+"""Where tasks go whose executor is lost: to their own node, if it has another one, else to whoever has the state."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from holdfast_spark.placement.assignment import Held, places_with_state
+from holdfast_spark.placement.driver import Driver, Executor, FurtherPlaces, words_of_further_places
+from holdfast_spark.placement.further_places import FurtherPlacesOfRuns
+
+QUERY = Path("/mnt/q")
+EXECUTORS = [Executor("1", "10.88.0.2", 1, "node-b"), Executor("0", "h1", 1)]
+PLACED = {2: ["h1", "node-b"]}
+COPY = {0: {"h1": Held(7, 100, ran_last=True), "node-b": Held(7, 100, missing_bytes=0)}}
+
+
+def test_the_nodes_with_most_of_the_state_come_first_after_its_own() -> None:
+    holders = {
+        "own": Held(8, 90, ran_last=True),
+        "standby": Held(8, 100, missing_bytes=0),
+        "behind": Held(8, 95, missing_bytes=5),
+        "earlier": Held(3, 80),
+        "stranger": Held(8, 4),
+    }
+    assert places_with_state(holders, "own") == ["own", "standby", "behind", "earlier"]
+
+
+def test_who_holds_nothing_is_no_place_to_go_on() -> None:
+    assert places_with_state({}, "own") == ["own"]
+    assert places_with_state({"empty": Held(0, 0)}, None) == []
+
+
+def test_the_words_name_executors_and_then_each_partitions_places() -> None:
+    words = list(words_of_further_places("run", EXECUTORS, {2: [["h1", "node-b"], ["node-b"]]}))
+    assert words[:8] == ["run", "2", "h1", "h1", "0", "node-b", "10.88.0.2", "1"]
+    assert words[8:] == ["2", "0", "2", "h1", "node-b", "2", "1", "1", "node-b"]
+
+
+class ListeningDriver:
+    """What it was told, by run; refuses if it should."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, list[Executor], FurtherPlaces]] = []
+        self.refuses = False
+
+    def tell_further_places(self, run_id: str, executors: Iterable[Executor], places: FurtherPlaces) -> None:
+        self.told.append((run_id, list(executors), places))
+        if self.refuses:
+            raise TypeError("there is no such class")
+
+
+class Trial:
+    def __init__(self) -> None:
+        self.driver = ListeningDriver()
+        self.now = 1000.0
+        self.further = FurtherPlacesOfRuns(cast(Driver, self.driver), lambda: self.now)
+
+    def tell(self, held: Mapping[int, Mapping[str, Held]], executors: Iterable[Executor] = EXECUTORS) -> None:
+        self.further.tell("run", QUERY, executors, PLACED, held)
+
+    def seconds_until_due(self) -> float:
+        began = self.now
+        while not self.further.is_due("run"):
+            self.now += 1
+        return self.now - began
+
+
+@pytest.fixture
+def trial() -> Trial:
+    return Trial()
+
+
+def test_a_driver_is_told_once_and_again_when_a_copy_is_there(trial: Trial, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "holdfast.placement")
+    for held in ({}, {}, COPY, COPY):
+        trial.tell(held)
+    assert [places for _, _, places in trial.driver.told] == [
+        {2: [["h1"], ["node-b"]]},
+        {2: [["h1", "node-b"], ["node-b"]]},
+    ]
+    assert trial.driver.told[0][:2] == ("run", sorted(EXECUTORS))
+    assert caplog.messages == ["/mnt/q: 1 of 2 partitions can go on elsewhere"]
+
+
+def test_who_holds_what_is_asked_less_and_less_often_until_executors_change(trial: Trial) -> None:
+    assert not trial.further.is_due("run"), "nobody has told of it"
+    pauses = []
+    for executors in (EXECUTORS, EXECUTORS, EXECUTORS, EXECUTORS[:1]):
+        trial.tell({}, executors)
+        pauses.append(trial.seconds_until_due())
+    assert pauses == [15, 30, 60, 15]
+    for _ in range(12):
+        trial.tell({}, EXECUTORS[:1])
+    assert trial.seconds_until_due() == 3600
+
+
+def test_a_driver_without_the_class_is_asked_once_and_the_log_says_so(
+    trial: Trial, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "holdfast.placement")
+    trial.driver.refuses = True
+    trial.tell({})
+    trial.tell(COPY)
+    trial.further.forget("run")
+    assert len(trial.driver.told) == 1
+    assert caplog.messages == ["tasks of lost executors go to any other: there is no such class"]
+    trial.now += 10_000
+    assert not trial.further.is_due("run")
+
+
+def test_a_run_that_has_ended_is_forgotten_by_the_driver_too(trial: Trial) -> None:
+    trial.tell(COPY)
+    trial.further.forget("run")
+    trial.further.forget("another")
+    assert trial.driver.told[1:] == [("run", [], {})]
+    assert not trial.further.is_due("run")
+
+
+def test_a_driver_that_has_gone_when_a_run_ends_is_no_fault(trial: Trial, caplog: pytest.LogCaptureFixture) -> None:
+    trial.tell(COPY)
+    caplog.set_level(logging.INFO, "holdfast.placement")
+    trial.driver.refuses = True
+    trial.further.forget("run")
+    assert caplog.messages == []
