@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from contextlib import suppress
 
 from holdfast.errors import LostBytesError
 from holdfast.system.syscalls import check_written_out
@@ -18,18 +18,29 @@ _REFUSED = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
 
 def check_nothing_is_lost(fd: int) -> None:
     """Raise ``LostBytesError`` if the disk has refused bytes of the file. Waits for nothing."""
-    _carry_out(check_written_out, fd)
-
-
-def sync_bytes(fd: int, *, data_only: bool = False) -> None:
-    """fsync(2), or fdatasync(2). Raises ``LostBytesError`` if the disk has refused bytes of the file, else ``OSError``."""
-    _carry_out(os.fdatasync if data_only else os.fsync, fd)
-
-
-def _carry_out(call: Callable[[int], None], fd: int) -> None:
     try:
-        call(fd)
+        check_written_out(fd)
     except OSError as problem:
         if problem.errno not in _REFUSED:
             raise
         raise LostBytesError(f"the disk has lost bytes of the file ({problem.strerror})") from None
+
+
+def sync_bytes(fd: int, *, data_only: bool = False) -> None:
+    """fsync(2), or fdatasync(2). Raises ``LostBytesError`` if the disk has refused bytes of the file, else ``OSError``.
+
+    A sync may also fail before it has written anything, as on a full btrfs: then the bytes are still to be written.
+    """
+    check_nothing_is_lost(fd)
+    witness = -1
+    with suppress(OSError):  # an ordinary user may not read every file that it may write
+        witness = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        (os.fdatasync if data_only else os.fsync)(fd)
+    except OSError:
+        if witness >= 0:
+            check_nothing_is_lost(witness)  # ``fd`` was told
+        raise
+    finally:
+        if witness >= 0:
+            os.close(witness)
