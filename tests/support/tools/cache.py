@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -17,8 +18,18 @@ def cache_directory() -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock ``path`` in this block: in it, what another session may have made meanwhile is looked for again."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as lock:
+    """Hold the lock ``path`` in this block: in it, what another session may have made meanwhile is looked for again.
+
+    Where the cache can't be written, as in a guest on another kernel, nobody makes anything there, and nothing is locked.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("w")
+    except OSError as problem:
+        if problem.errno != errno.EROFS:
+            raise
+        yield
+        return
+    with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
