@@ -238,10 +238,6 @@ class CorruptEntryError(HoldfastError, code="corrupt-entry"):
     """A file's bytes differ from its digest, or can't be read, and there is no other copy."""
 
 
-class LostBytesError(HoldfastError, code="lost-bytes"):
-    """The disk has refused bytes of a file that the kernel had taken: they are nowhere any more."""
-
-
 # --- the store's --------------------------------------------------------------------------------------------------
 
 

@@ -153,7 +153,6 @@ class IntegritySection(Section, frozen=True):
     verify_on_first_open: bool = True
     scrub_bytes_per_second: ByteSize = ByteSize(0)
     quarantine_seconds: NotNegative = 7 * 86400.0
-    check_writes_seconds: NotNegative = 30.0
 
 
 class WorkdirsSection(Section, frozen=True):

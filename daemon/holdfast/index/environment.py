@@ -36,7 +36,6 @@ _CHUNK_BYTES = 1 << 20
 _ENDED_IN_ORDER = b""
 _PLACE = b"place of store "
 _FIRST_RUN = b"first run of boot"
-_LOST_WRITES = b"lost writes"
 _TO_BE_REBUILT = b"to be rebuilt"
 _log = logging.getLogger("holdfast.index")
 
@@ -133,20 +132,6 @@ class Index:
     def note_rebuilt(self) -> None:
         """Note that all files have been examined. Raises ``IndexUnwritableError``."""
         _write_meta(self._environment, {_TO_BE_REBUILT: b"no"})
-
-    def disks_with_lost_writes(self) -> set[int]:
-        """Return the numbers of the disks that have lost writes since the machine was started."""
-        boot, _, disks = (_meta_of(self._environment, _LOST_WRITES) or b"").rpartition(b" ")
-        return {int(disk) for disk in disks.split(b",")} if boot == self._boot else set()
-
-    def note_lost_writes(self, disk: int) -> None:
-        """Note that a disk has lost writes, for the runs until the machine starts again. Raises ``IndexUnwritableError``."""
-        disks = b",".join(b"%d" % each for each in sorted({*self.disks_with_lost_writes(), disk}))
-        _write_meta(self._environment, {_LOST_WRITES: b"%s %s" % (self._boot, disks)})
-
-    @property
-    def _boot(self) -> bytes:
-        return (_meta_of(self._environment, _FIRST_RUN) or b"").rpartition(b" ")[0]
 
     def place_of_store(self, name: str) -> str | None:
         """Return where the store ``name`` was when that was noted last; None when it never was."""

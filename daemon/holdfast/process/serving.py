@@ -30,7 +30,6 @@ from holdfast.holdings import Gathering, Health, HeldStores, Publishing
 from holdfast.index import Index
 from holdfast.maintenance import Upkeep, drop_copies_of_moved_stores
 from holdfast.maintenance.disk_watch import watch_disks
-from holdfast.maintenance.lost_writes import watch_writes
 from holdfast.process.control_assembly import control_server
 from holdfast.process.reload import Reload
 from holdfast.process.standby_assembly import standbys
@@ -127,7 +126,6 @@ class Serving:
             background.start_soon(_sync_regularly, parts.index, parts.events)
             background.start_soon(self._expire_quarantine)
             background.start_soon(watch_disks, self.base, workdirs)
-            background.start_soon(watch_writes, self.base, self.files.verifier)
             background.start_soon(upkeep.run)
             background.start_soon(publishing.run)
             background.start_soon(standby_copies.run)

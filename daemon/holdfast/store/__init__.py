@@ -31,5 +31,4 @@ from holdfast.store.unsent_marks import (
     unsent_mark,
     was_not_accepted,
 )
-from holdfast.store.written_out import check_nothing_is_lost, sync_bytes
 from holdfast.system.syscalls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with_flags

@@ -49,13 +49,12 @@ class Answer:
         """Say whether the call has ended, also after ``take`` or ``close``."""
         return self._channel.fileno() < 0 or self.has_come()
 
-    def take(self) -> int:
-        """Return the number that the call returns, or raise its ``OSError``; EIO if the process was killed. Call it once."""
+    def take(self) -> None:
+        """Return if the call has succeeded, or raise its ``OSError``; EIO if the process was killed. Call it once."""
         with self._channel:
-            number, value = result_in(self._channel.recv(RESULT.size))
+            number, _ = result_in(self._channel.recv(RESULT.size))
         if number:
             raise OSError(number, os.strerror(number))
-        return value
 
     def close(self) -> None:
         """Stop waiting for the call."""

@@ -131,15 +131,6 @@ def fallocate(descriptors: Sequence[int], mode: int, offset: int, length: int) -
         raise OSError(number, os.strerror(number))
 
 
-def sync_file_system(descriptors: Sequence[int]) -> int:
-    """syncfs(2). Returns its error, or 0.
-
-    There is one if the disk has refused bytes of any file since the descriptor was opened, or was synced so.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-    return ctypes.get_errno() if libc.syncfs(descriptors[0]) != 0 else 0
-
-
 def free(descriptors: Sequence[int], size_bytes: int) -> int:
     """Free what a file takes of the disk if nothing but this descriptor leads to it, in steps: others want the disk too.
 
@@ -242,7 +233,6 @@ _CALLS: dict[str, Callable[..., int | None]] = {
     "removexattr": lambda descriptors, name: os.removexattr(descriptors[0], name),
     "truncate": truncate,
     "fallocate": fallocate,
-    "sync_file_system": sync_file_system,
     "free": free,
     "close": close,
 }

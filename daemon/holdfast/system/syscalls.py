@@ -12,8 +12,6 @@ RENAME_EXCHANGE = 2
 _OPENAT2 = 437
 """The number of openat2(2), the same on all architectures: it is younger than the common table (Linux 5.6)."""
 _NO_SYMLINKS, _BENEATH = 0x04, 0x08
-_BEYOND_ALL = 2**62
-_WAIT_BEFORE = 1  # SYNC_FILE_RANGE_WAIT_BEFORE
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
 _syscall.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t]
@@ -38,17 +36,6 @@ def open_without_links(directory_fd: int, path: bytes, flags: int, *, beneath: b
         raise NotImplementedError
     number = errno.ENOTDIR if number == errno.ELOOP else number
     raise OSError(number, os.strerror(number), path)
-
-
-def check_written_out(fd: int) -> None:
-    """Raise ``OSError`` if the disk has refused bytes of the file since ``fd`` was opened, or since the last call.
-
-    It neither writes nor waits: sync_file_range(2) of a page that no file has only tells what became of those before. An
-    error that no descriptor was told of is told to one that is opened later too, as long as the kernel remembers the file.
-    """
-    if _libc.sync_file_range(fd, ctypes.c_int64(_BEYOND_ALL), ctypes.c_int64(1), ctypes.c_uint(_WAIT_BEFORE)) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
 
 
 def rewound(directory_fd: int) -> int:

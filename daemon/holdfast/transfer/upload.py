@@ -21,7 +21,7 @@ import trio
 from holdfast.digest import Fingerprint, fingerprint_of_buffer, fingerprint_of_file, is_hollow
 from holdfast.errors import HollowFileError, ObjectChangedError, ObjectExistsError
 from holdfast.remote import ObjectInfo, UploadSource
-from holdfast.store import check_nothing_is_lost, stamp_of
+from holdfast.store import stamp_of
 from holdfast.telemetry import Counters, waiting_for
 from holdfast.transfer.put_signature import signature
 from holdfast.transfer.remotes import Remote
@@ -65,8 +65,7 @@ class Uploader:
 
         If the file is written to meanwhile, the object may differ from its digest: compare mtime and size before and after,
         and send again. With ``create_only`` an existing object is replaced only if it is the version ``replaces``; for any
-        other this raises ``ObjectExistsError``. Raises ``RemoteError``, ``LostBytesError``, and ``HollowFileError`` as
-        ``check_can_be_sent``.
+        other this raises ``ObjectExistsError``. Raises ``RemoteError``, and ``HollowFileError`` as ``check_can_be_sent``.
         """
         check_can_be_sent(fd)
         for left in reversed(range(_MOST_TRIES)):
@@ -86,7 +85,6 @@ class Uploader:
         if prepared is None:
             prepared = await self._hashing.run(partial(self._prepare, may_change=is_last), fd)
         source, fingerprint = prepared
-        check_nothing_is_lost(fd)  # after it was read: what the disk had refused by then may have been read as other bytes
         metadata = {**fingerprint.metadata(), **signed}
         if create_only and replaces:
             put = partial(remote.access.replace_once, key, replaces, source, metadata)
@@ -104,8 +102,6 @@ class Uploader:
                 raise
         finally:
             del self._under_way[id(upload)]
-        if source.path is not None:
-            check_nothing_is_lost(fd)
         self._counters.objects_uploaded += 1
         self._counters.bytes_uploaded += source.size_bytes
         return info, fingerprint

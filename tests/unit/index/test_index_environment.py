@@ -94,22 +94,6 @@ def test_the_machines_boot_id_tells_boots_apart(path: Path) -> None:
     assert Index.open(path, "store").renewed is None
 
 
-def test_disks_that_lost_writes_are_known_until_the_machine_starts_again(path: Path) -> None:
-    index = begin(path)
-    assert index.disks_with_lost_writes() == set()
-    index.note_lost_writes(2)
-    index.note_lost_writes(0)
-    index.close()
-    again = Index.open(path, "store", BOOT)
-    assert again.disks_with_lost_writes() == {0, 2}
-    again.close()
-    after_boot = Index.open(path, "store", b"next boot")
-    assert after_boot.disks_with_lost_writes() == set()
-    after_boot.note_lost_writes(1)
-    assert after_boot.disks_with_lost_writes() == {1}
-    after_boot.close()
-
-
 # --- what is not trusted ----------------------------------------------------------------------------------------------
 
 

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
-from functools import partial
 
 import trio
 
-from holdfast.errors import FileBusyError, LostBytesError, NameNotStorableError, RemoteError, WriteOnceError
+from holdfast.errors import FileBusyError, NameNotStorableError, RemoteError, WriteOnceError
 from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.foundation import Foundation
@@ -21,7 +21,7 @@ from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.writeback.publisher import Sent
 from holdfast.fs.writeback.sending import Sending
 from holdfast.index import Entry
-from holdfast.store import holds_for, is_unsent, sync_bytes, unmark_unsent, unsent_mark, was_not_accepted
+from holdfast.store import holds_for, is_unsent, unmark_unsent, unsent_mark, was_not_accepted
 from holdfast.system.file_id import file_stat
 from holdfast.system.waits import before_waiting
 
@@ -41,14 +41,13 @@ class Committer:
         """Make the written bytes durable as the zone demands; with ``wait_for_store``, in the store in any zone.
 
         Raises ``WriteOnceError`` and ``RemoteError``, and ``CorruptEntryError`` for a file that could not be reopened. After
-        an error the bytes are still here and unsent, unless another writer won a write-once name, or the disk has lost some
-        of them (``LostBytesError``). Then they are in quarantine, and every writer that has the file open gets the error.
+        an error the bytes are still here and unsent, unless another writer won a write-once name. Then they are in
+        quarantine, and every writer that has the file open gets the error.
         """
         await self._commit_names(opened, wait_for_store)
         if opened.lost:
             if opened.lost_with_disk:
                 opened.check_reachable()
-                raise LostBytesError("the disk has lost bytes of the file")
             raise WriteOnceError("another writer created this write-once name first")
 
     async def _commit_names(self, opened: OpenFile, wait_for_store: bool) -> None:
@@ -65,8 +64,8 @@ class Committer:
         try:
             async with self._locks.of(opened.node):
                 await self._commit(opened, wait_for_store)
-        except (WriteOnceError, LostBytesError):
-            # Who gets the error then sees what the store has. Without the lock, for whose holder the kernel may wait.
+        except WriteOnceError:
+            # Who gets the error then sees the other writer's file. Without the lock, for whose holder the kernel may wait.
             await self._invalidation.invalidate_now([(name.directory.id, name.name) for name in names])
             raise
 
@@ -81,11 +80,7 @@ class Committer:
 
     async def sync(self, opened: OpenFile, *, data_only: bool) -> None:
         """fsync(2), fdatasync(2)."""
-        try:
-            await trio.to_thread.run_sync(partial(sync_bytes, opened.fd, data_only=data_only))
-        except LostBytesError as problem:
-            await self._lose_all(opened, problem)
-            raise
+        await trio.to_thread.run_sync(os.fdatasync if data_only else os.fsync, opened.fd)
         await self.commit(opened, wait_for_store=True)
 
     def sends(self, opened: OpenFile) -> bool:
@@ -122,10 +117,8 @@ class Committer:
         self._writes.before_send(opened)
         try:
             await self._queue.keep(opened.fd)
-        except BaseException as problem:
+        except BaseException:
             opened.changed()
-            if isinstance(problem, LostBytesError):
-                self._lose_names(opened, names, problem)
             raise
         if not is_unsent(opened.fd):
             return  # it was queued, and these bytes have been sent meanwhile
@@ -146,12 +139,7 @@ class Committer:
                 sent = await self._send(opened, name, entry)
             except WriteOnceError as problem:
                 lost = problem
-                self._lose(opened, name, problem)
-            except LostBytesError as problem:
-                opened.changed()
-                self._updates.upload_failed(opened.inode)
-                self._lose_names(opened, names, problem)
-                raise
+                self._lose(opened, name)
             except BaseException as problem:
                 opened.changed()
                 self._updates.upload_failed(opened.inode)
@@ -176,13 +164,9 @@ class Committer:
 
     async def _try_again_later(self, opened: OpenFile, names: list[Name]) -> None:
         """Leave a file that the store has not accepted to the queue. Its writer gets the error all the same."""
-        try:
+        with suppress(OSError):
             paths = [self._directories.path(name.directory, name.name) for name in names]
             await self._queue.keep_not_accepted(opened.fd, paths)
-        except LostBytesError as problem:
-            self._lose_names(opened, names, problem)
-        except OSError:
-            return  # its next writer sends it
 
     async def _send(self, opened: OpenFile, name: Name, entry: Entry) -> Sent | None:
         ours = entry.name_at(name.path) is not None
@@ -195,27 +179,13 @@ class Committer:
             is_named=lambda: (name.directory, name.name) in opened.node.names(),
         )
 
-    async def _lose_all(self, opened: OpenFile, problem: LostBytesError) -> None:
-        """Remove a file whose bytes are lost from all its names that are sent: the next close would send what is left."""
-        async with self._locks.of(opened.node):
-            names = self._policy.sent_names(opened.node.names())
-            self._lose_names(opened, names, problem)
-        await self._invalidation.invalidate_now([(name.directory.id, name.name) for name in names])
-
-    def _lose_names(self, opened: OpenFile, names: list[Name], problem: LostBytesError) -> None:
-        with suppress(OSError):  # of a disk that takes no writes at all
-            for name in names:
-                self._lose(opened, name, problem)
-
-    def _lose(self, opened: OpenFile, name: Name, problem: WriteOnceError | LostBytesError) -> None:
-        """Remove this file from a name for which another writer was first, or its bytes are lost. It keeps other names."""
+    def _lose(self, opened: OpenFile, name: Name) -> None:
+        """Remove this file from a name for which another writer was first. It keeps its other names."""
         path = self._directories.path(name.directory, name.name)  # which may have been renamed meanwhile
         stat = file_stat(opened.fd)
         if stat.st_nlink == 1:
-            is_damaged = isinstance(problem, LostBytesError)
-            opened.lose(with_disk=is_damaged)
-            why = str(problem) if is_damaged else "another writer created this write-once name first"
-            self._copies.quarantine(path, stat.st_ino, {"why": why})
+            opened.lose()
+            self._copies.quarantine(path, stat.st_ino, {"why": "another writer created this write-once name first"})
             return
         self._copies.drop(path, stat.st_ino)
         if not self._policy.has_digest(opened.node):

@@ -46,9 +46,8 @@ class OpenFile:
     exclusive: bool = False
     """True if it was created with O_EXCL: the first PUT must be a conditional create."""
     lost: bool = False
-    """True if another writer won its only, write-once name, or the bytes are lost. Flush and fsync fail from then on."""
+    """True if another writer won its only, write-once name. Flush and fsync fail from then on."""
     lost_with_disk: bool = False
-    """True if the disk is lost, or has lost the bytes."""
     corrupt: bool = False
     unreachable: bool = False
     """True if an earlier daemon opened it, and this one can't find its bytes; ``fd`` is a placeholder."""
@@ -233,10 +232,9 @@ class OpenFile:
         """Note that the bytes, which have this stamp now, may change at any time by passthrough writes."""
         self.stamp = stamp
 
-    def lose(self, *, with_disk: bool) -> None:
-        """Note that another writer won its only name, or that the disk has lost its bytes."""
+    def lose(self) -> None:
+        """Note that another writer won its only name."""
         self.lost = True
-        self.lost_with_disk = with_disk
 
     # --- the bytes themselves ----------------------------------------------------------------------------------------
 

@@ -20,13 +20,13 @@ from itertools import islice
 import trio
 
 from holdfast.digest import Fingerprint, fingerprint_of_buffer, fingerprint_of_file, is_hollow
-from holdfast.errors import IndexUnwritableError, NameNotStorableError, ObjectMissingError
+from holdfast.errors import NameNotStorableError, ObjectMissingError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.integrity.digest_queue import DigestQueue
 from holdfast.fs.integrity.proof import Proof, proof
 from holdfast.index import INTACT, CachedName, Entry, EntryState
 from holdfast.store import is_unsent, noted_digest, renew_noted_digest
-from holdfast.system.file_id import FileId, FileStat, disk_of, file_stat
+from holdfast.system.file_id import FileId, FileStat, file_stat
 
 _log = logging.getLogger("holdfast.fs")
 _TRIES = 3
@@ -49,25 +49,7 @@ class Verifier:
         self._events, self._hashing = base.parts.events, base.hashing
         on_first_open = base.parts.config.integrity.verify_on_first_open
         self._since_run = index.run if on_first_open else index.first_run_of_boot
-        self._rechecked: dict[int, set[FileId]] = {disk: set() for disk in index.disks_with_lost_writes()}
-        """The files that this run has read from a disk and checked since it lost writes, by the number of the disk.
-
-        No others there are trusted, not even if they are checked in memory, until the machine starts again.
-        """
         self._queue = DigestQueue(self._digest_if_readable, self._size_and_owner)
-
-    def distrust(self, disk: int) -> None:
-        """Let nothing on a disk count as checked: it has lost bytes that were written to it, nobody knows which.
-
-        What is still in memory tells nothing of what the disk has, so from now on it is dropped before a file is hashed.
-        """
-        self._rechecked[disk] = set()
-        with suppress(IndexUnwritableError):  # then the next run does not know, and trusts what is in memory
-            self._index.note_lost_writes(disk)
-
-    def _is_trusted(self, file: FileId) -> bool:
-        """Say whether the file's disk has lost no writes since it was last checked."""
-        return not self._rechecked or file in self._rechecked.get(disk_of(file), (file,))
 
     async def check_before_use(self, path: bytes, fd: int) -> bool:
         """Say whether the file at ``path``, open as ``fd``, may be served. If not, it has been put into quarantine."""
@@ -89,7 +71,7 @@ class Verifier:
             return False
         if entry.state not in INTACT or not entry.digest:
             return True
-        return entry.describes(stat) and entry.verified_run >= self._since_run and self._is_trusted(stat.st_ino)
+        return entry.describes(stat) and entry.verified_run >= self._since_run
 
     def _may_be_another(self, entry: Entry, path: bytes) -> bool:
         return entry.state is EntryState.CLEAN and self._lacks_name(entry, path)
@@ -117,7 +99,6 @@ class Verifier:
         entry.verified_run = self._index.run
         entry.mtime_ns, entry.ctime_ns = stat.st_mtime_ns, stat.st_ctime_ns
         self._index.entries.put_if_room(stat.st_ino, entry)
-        self._rechecked.get(disk_of(stat.st_ino), set()).add(stat.st_ino)
         return True
 
     def drop_unreadable(self, path: bytes, fd: int, problem: OSError) -> bool:
@@ -297,8 +278,7 @@ class Verifier:
         for _ in range(_TRIES):
             before = file_stat(fd)
             if before.st_size:
-                hash_file = HASH_UNLESS_CANCELLED if self._is_trusted(before.st_ino) else _hash_what_the_disk_has
-                fingerprint = await self._hashing.run(hash_file, fd)
+                fingerprint = await self._hashing.run(HASH_UNLESS_CANCELLED, fd)
             else:  # it is not read: a write and a truncation within a tick would leave no trace in its times
                 await trio.lowlevel.checkpoint()
                 fingerprint = fingerprint_of_buffer(b"")
@@ -306,14 +286,6 @@ class Verifier:
             if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
                 return fingerprint, after
         return None
-
-
-def _hash_what_the_disk_has(fd: int) -> Fingerprint:
-    """Hash a file whose bytes in memory may never reach the disk. What a process has mapped stays in memory."""
-    with suppress(OSError):  # what the disk refuses now differs below
-        os.fdatasync(fd)
-    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    return HASH_UNLESS_CANCELLED(fd)
 
 
 def _renew_note(fd: int, hashed: FileStat, digest: bytes) -> FileStat:

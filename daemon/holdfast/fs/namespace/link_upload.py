@@ -6,9 +6,6 @@ are unsent under other names.
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from holdfast.errors import LostBytesError
 from holdfast.fs.file_io.files import Files
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
@@ -36,8 +33,7 @@ class LinkUpload:
         """Store the object of a name that is about to appear, in the place of ``replaced`` in a rename.
 
         Returns None if the writeback queue will send it. Unsent bytes stay marked unsent if any of the file's other names is
-        to be sent too. Raises ``NameNotStorableError``, ``RemoteError``,
-        and ``LostBytesError``: then the file is in quarantine.
+        to be sent too. Raises ``NameNotStorableError`` and ``RemoteError``.
         """
         self._view.check_name(name)
         await before_waiting()
@@ -55,23 +51,12 @@ class LinkUpload:
                     await self._queue.keep(fd)
                     return None
                 sent = await self._publisher.send(fd, name, create_only=once)
-        except LostBytesError as problem:
-            self._lose(node, replaced, problem)
-            raise
         except BaseException:
             if opened is not None and was_unsent:
                 opened.changed()
             raise
         self._hints.created(name.place.path, name.kind, caller.pid)
         return sent
-
-    def _lose(self, node: Node, name: Name | None, problem: LostBytesError) -> None:
-        """Put a file whose bytes the disk has lost into quarantine, so that nobody sends it after the error."""
-        if node.opened is not None:
-            node.opened.lose(with_disk=True)
-        if name is not None:
-            with suppress(OSError):  # of a disk that takes no writes at all
-                self._copies.quarantine(name.path, node.backing, {"why": str(problem)})
 
     def record(self, node: Node, name: Name, directory_fd: int, sent: Sent, stat: FileStat) -> None:
         """Write the entry: the store has the bytes of the file ``stat`` under the name that it just got."""

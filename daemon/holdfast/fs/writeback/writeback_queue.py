@@ -19,7 +19,7 @@ from collections import OrderedDict, defaultdict
 import trio
 
 from holdfast.config import Durability
-from holdfast.errors import HoldfastError, HollowFileError, LostBytesError, NameNotStorableError, RemoteError, WriteOnceError
+from holdfast.errors import HoldfastError, HollowFileError, NameNotStorableError, RemoteError, WriteOnceError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import path_of
 from holdfast.fs.writeback.due_times import DueTimes
@@ -31,7 +31,6 @@ from holdfast.store import (
     mark_not_accepted,
     mark_unsent,
     stamp_of,
-    sync_bytes,
     unmark_unsent,
     unsent_mark,
     was_not_accepted,
@@ -93,12 +92,12 @@ class WritebackQueue:
     async def keep(self, fd: int) -> None:
         """Make the bytes behind ``fd`` durable on this disk and mark them unsent.
 
-        Raises ``OSError``, ``LostBytesError``, and ``HollowFileError`` for bytes that can't be sent.
+        Raises ``OSError``, and ``HollowFileError`` for bytes that can't be sent.
         """
         check_can_be_sent(fd)
         await self._hot.settle(file_stat(fd).st_ino)
         mark_unsent(fd, self._hot.set_attribute)
-        await trio.to_thread.run_sync(sync_bytes, fd)
+        await trio.to_thread.run_sync(os.fsync, fd)
 
     async def keep_named(self, fd: int, path: bytes) -> None:
         """Queue the file behind ``fd``, which ``keep`` has marked, for ``path`` too, a name that it got later.
@@ -112,7 +111,7 @@ class WritebackQueue:
         finally:
             self.add(path)  # it may still have the mark of ``keep``
         if not was_kept:
-            await trio.to_thread.run_sync(sync_bytes, fd)
+            await trio.to_thread.run_sync(os.fsync, fd)
 
     async def keep_not_accepted(self, fd: int, paths: list[bytes]) -> None:
         """Queue a file whose send under ``paths`` has failed, unless it is being written to. Raises ``OSError``."""
@@ -120,7 +119,7 @@ class WritebackQueue:
         if mark is not None and not was_not_accepted(mark):
             return  # an earlier close was answered: it is queued
         before = stamp_of(file_stat(fd))
-        await trio.to_thread.run_sync(sync_bytes, fd)
+        await trio.to_thread.run_sync(os.fsync, fd)
         if stamp_of(file_stat(fd)) == before:
             mark_not_accepted(fd, self._hot.set_attribute)
             for path in paths:
@@ -187,9 +186,6 @@ class WritebackQueue:
         try:
             mark = unsent_mark(fd)
             return mark is None or not holds_for(mark, fd) or await self._send_marked(path, fd, mark)
-        except LostBytesError as problem:
-            self._copies.quarantine(path, file_stat(fd).st_ino, {"why": str(problem)})
-            return True
         except HollowFileError as problem:
             self._later(path, problem)
             return True  # the next close after a change asks again
