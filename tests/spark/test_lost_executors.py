@@ -1,4 +1,7 @@
-"""Tasks of an executor that is lost in mid-batch go where they were told to go, though another executor is free."""
+"""Tasks of an executor that is lost in mid-batch go where they were told to go, though another executor is free.
+
+With standby copies that is where their state is, so it is not fetched.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,16 @@ import pyspark
 import pytest
 
 from holdfast_spark.linking import jar_path
+from tests.cluster.cluster import Cluster
+from tests.cluster.settings import Settings
+from tests.histories import lost_node
+from tests.histories.placement import STANDBYS, build
 from tests.support.spark import lost_executors_job
 from tests.support.spark.programs import SHORT_JOBS, environment
 
 pytestmark = pytest.mark.timeout(1200)
 
+_KIND, _STATE_BYTES = "aggregation", 30_000_000
 SETTINGS = {
     "spark.driver.extraClassPath": str(jar_path()),
     "spark.driver.extraJavaOptions": SHORT_JOBS,
@@ -57,3 +65,15 @@ def test_those_that_wait_for_an_executor_that_is_decommissioned_do_so_too(worksp
     assert tasks[3::3] == [[third], [third], [second]]
     assert tasks[1::3] == [[second]] * 4
     assert tasks[2::3] == [[third]] * 4
+
+
+def test_the_state_of_a_node_that_is_lost_in_mid_batch_is_not_fetched(disk: Path) -> None:
+    patient = (("spark.locality.wait", "60s"),)  # or an executor that is idle takes tasks of a busy one
+    settings = Settings(nodes=3, partitions=12, options=(*lost_node.FASTER, *STANDBYS), spark=patient)
+    with Cluster.running(disk, settings) as cluster:
+        build(cluster, _KIND, _STATE_BYTES)
+        with lost_node.Follower.running(cluster, _KIND, every_seconds=5.0) as follower:
+            follower.wait_for(2)
+            turn = lost_node.turn(cluster, follower, lost_node.LOST, cluster.nodes[-1])
+            assert turn.share_bytes > _STATE_BYTES / 4
+            assert turn.part <= lost_node.MOST_FETCHED
