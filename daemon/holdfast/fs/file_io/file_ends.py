@@ -4,7 +4,7 @@ RocksDB reads the ends of all its files before anything else, while a batch wait
 and take as long as the disk needs if memory has been used for something else meanwhile, or the node was started again. Here
 the kernel is asked for them (``posix_fadvise``), and reads what it does not have.
 
-All of this waits for the disk: call it in a thread.
+All of this waits for the disk: call it in a thread of trio's, whose cancellation ends it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
+
+import trio
 
 from holdfast.checkpoints.formats import Formats
 from holdfast.checkpoints.formats.interface import FetchReferences, ListDirectories
@@ -21,6 +24,10 @@ from holdfast.zones import ZonePath
 _MOST_MANIFESTS = 64
 """The limit of manifests read for one query: those of further partitions are read when they are opened."""
 _MOST_NAMES = 20_000
+_MOST_FILES = 2_000
+"""The limit of files whose ends are asked for behind one manifest."""
+_PIECE_BYTES = 2**17
+"""The bytes asked for at once: of more, the kernel reads only as much as the read-ahead of the disk."""
 _DEEPEST = 3
 """The levels below a query's state: operator, partition, and one of several stores of a partition."""
 
@@ -37,14 +44,17 @@ def read_ends_of_state(tree: Tree, place: ZonePath, ahead: ListDirectories, form
 
 
 def read_ends(tree: Tree, paths: Iterable[bytes], end_bytes: Callable[[int], int]) -> None:
-    """Ask for the end of each file in the tree, ``end_bytes`` of its size."""
-    for path in paths:
+    """Ask for the end of each file in the tree, ``end_bytes`` of its size; for its last piece first, which is read first."""
+    for path in islice(paths, _MOST_FILES):
+        trio.from_thread.check_cancelled()
         with suppress(OSError, ValueError):  # it is not here, or no file could have such a name
             fd = tree.open_file(path)
             try:
                 size = os.fstat(fd).st_size
-                end = min(size, end_bytes(size))
-                os.posix_fadvise(fd, size - end, end, os.POSIX_FADV_WILLNEED)
+                begin = max(0, size - end_bytes(size))
+                for end in range(size, begin, -_PIECE_BYTES):
+                    start = max(begin, end - _PIECE_BYTES)
+                    os.posix_fadvise(fd, start, end - start, os.POSIX_FADV_WILLNEED)
             finally:
                 os.close(fd)
 

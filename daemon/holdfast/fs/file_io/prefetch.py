@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
@@ -33,6 +34,8 @@ _MOST_COMPONENTS = 3
 """The limit of components of a path that is listed ahead, from the query's directory on: ``state/0/_metadata``."""
 _IN_TURN = min(16, os.cpu_count() or 1)
 """The number of directories that are listed ahead of one that is listed in its turn: as many tasks may be next."""
+_MOST_DISK_READERS = 2
+"""The limit of threads that read ahead from the disk: users' requests wait for it too."""
 _MOST_FETCHES = 64
 """The limit of fetches under way for one manifest, each with an open file: some more than are transferred at once."""
 
@@ -55,6 +58,7 @@ class Prefetcher:
         self._fetcher, self._ttl = base.fetcher, base.ttl
         self._formats = formats
         self._nursery: trio.Nursery | None = None
+        self._disk_readers = trio.CapacityLimiter(_MOST_DISK_READERS)
         self._beginnings: OrderedDict[bytes, _Beginning] = OrderedDict()
         """The queries that may have begun just now, by the paths of their directories."""
 
@@ -121,7 +125,7 @@ class Prefetcher:
         assert self._nursery is not None
         before = self._beginnings.get(place.path)
         if before is None or before.until < trio.current_time():
-            self._nursery.start_soon(trio.to_thread.run_sync, read_ends_of_state, self._tree, place, ahead, self._formats)
+            self._nursery.start_soon(self._in_thread, partial(read_ends_of_state, self._tree, place, ahead, self._formats))
         self._beginnings[place.path] = _Beginning(ahead, trio.current_time() + _BEGINNING_SECONDS)
         self._beginnings.move_to_end(place.path)
         if len(self._beginnings) > _MOST_BEGINNINGS:
@@ -174,6 +178,9 @@ class Prefetcher:
             return False
         return True
 
+    async def _in_thread(self, read: Callable[[], None]) -> None:
+        await trio.to_thread.run_sync(read, limiter=self._disk_readers)
+
     async def _fetch_references(self, place: ZonePath, ahead: FetchReferences, fd: int) -> None:
         IN_BACKGROUND.set(True)
         names = await trio.to_thread.run_sync(names_behind, ahead, fd)
@@ -188,7 +195,7 @@ class Prefetcher:
                 directory, _, last = path.rpartition(b"/")
                 missing.setdefault(directory, []).append(last)
         if ahead.end_bytes is not None and self._nursery is not None:
-            self._nursery.start_soon(trio.to_thread.run_sync, read_ends, self._tree, here, ahead.end_bytes)
+            self._nursery.start_soon(self._in_thread, partial(read_ends, self._tree, here, ahead.end_bytes))
         for directory, files in missing.items():
             below = self._zones.place_of(directory)
             if below is not None:

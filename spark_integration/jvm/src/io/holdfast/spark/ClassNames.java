@@ -1,5 +1,6 @@
 package io.holdfast.spark;
 
+import java.io.File;
 import java.io.IOException;
 import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
@@ -35,6 +36,9 @@ public final class ClassNames {
     /** Spark's own, in all versions. It tries once, and whoever asks later gets the same answer. The object behind it, with a
      * {@code $}, is loaded in drivers that open state stores. */
     private static final String LIBRARY_LOADER = "org.apache.spark.sql.execution.streaming.state.RocksDBLoader";
+
+    /** Far more than the library takes. */
+    private static final long LIBRARY_BYTES = 64L << 20;
 
     private ClassNames() {}
 
@@ -96,9 +100,13 @@ public final class ClassNames {
         }
     }
 
-    /** Has RocksDB's native library unpacked and linked. Where it can't be unpacked, this is left to the first state store. */
+    /**
+     * Has RocksDB's native library unpacked and linked. Where it may not fit, this is left to the first state store: there may be
+     * room by then, and Spark does not try again.
+     */
     private static void loadLibrary() {
-        if (!Files.isWritable(Paths.get(System.getProperty("java.io.tmpdir")))) {
+        File directory = new File(System.getProperty("java.io.tmpdir"));
+        if (!directory.canWrite() || directory.getUsableSpace() < LIBRARY_BYTES) {
             return;
         }
         try {
