@@ -43,8 +43,6 @@ _VAIN_SECONDS = 1.0
 _VAIN_FACTOR = 10.0  # who keeps trying on a disk without a copy to evict takes a tenth of the time at most
 _SPARE = Space(16, 2**20)
 """The space that a change takes beside its bytes: for directories, attributes, the file system's own blocks."""
-_MORE = 4
-"""The factor by which each further try wants more of that: a file system may be out of blocks in one place (an XFS)."""
 _NOTHING = Space(0, 0)
 _CLEAR_SHARE = 1 / 8
 _CLEAR_SECONDS = 60.0
@@ -132,7 +130,7 @@ class Room:
                 return await change()
             except OSError as problem:
                 is_others = problem.errno == errno.EDQUOT and self.disk.has_room(_needed(size_bytes))
-                if problem.errno not in NO_ROOM or is_others or not await self._make_way(size_bytes, _MORE**attempt):
+                if problem.errno not in NO_ROOM or is_others or not await self._make_way(size_bytes):
                     raise
             if attempt:  # a journal gives out again what was freed only after its next commit
                 await trio.sleep(RELEASE_SECONDS * 2.0**attempt)
@@ -170,12 +168,9 @@ class Room:
         can_evict = self._cached_bytes > 0 and not self._evicts_in_vain
         return not can_evict and not self.disk.is_freeing
 
-    async def _make_way(self, size_bytes: int, spares: int = 1) -> bool:
-        """Evict because the disk was full; say whether it has room for so many bytes now.
-
-        ``spares`` multiplies the space that a change takes beside its bytes: what is free may be of no use to it.
-        """
-        wanted = _needed(size_bytes, spares)
+    async def _make_way(self, size_bytes: int) -> bool:
+        """Evict because the disk was full; say whether it has room for so many bytes now."""
+        wanted = _needed(size_bytes)
         async with self._lock:
             if self.disk.has_room(wanted):
                 return True  # others have been faster; or it is not for want of room
@@ -371,9 +366,9 @@ class Room:
         return not any(self._index.pins.cover(name.path) for name in entry.names)
 
 
-def _needed(size_bytes: int, spares: int = 1) -> Space:
-    """Return what a change takes that writes so many bytes, with a multiple of what it takes beside them."""
-    return Space(_SPARE.files, size_bytes + spares * _SPARE.size_bytes)
+def _needed(size_bytes: int) -> Space:
+    """Return what a change takes that writes so many bytes."""
+    return Space(_SPARE.files, size_bytes + _SPARE.size_bytes)
 
 
 def _covers(freed: Space, wanted: Space) -> bool:

@@ -746,25 +746,6 @@ async def test_what_comes_and_goes_around_the_reserve_is_told_of_once(
         nursery.cancel_scope.cancel()
 
 
-async def test_each_further_try_evicts_more_where_what_is_free_does_not_do(
-    files: Files, index: Index, threads_in_line: None, autojump_clock: trio.testing.MockClock
-) -> None:
-    """As on an XFS that has no block left in the part of the disk that a directory is in."""
-    for inode in range(1, 41):
-        put(index, inode, 2**20, inode)
-    files.free_bytes = 2 * 2**20
-    tries = []
-
-    async def change() -> str:
-        tries.append(files.free_bytes // 2**20)
-        if files.free_bytes < 10 * 2**20:
-            raise OSError(errno.ENOSPC, "full")
-        return "made"
-
-    assert await make_room_for(files).with_room(change) == "made"
-    assert tries == [2, 2, 4, 16]
-
-
 async def test_a_full_disk_is_told_once_and_when_it_has_room_again(
     files: Files, index: Index, events: EventLog, threads_in_line: None, autojump_clock: trio.testing.MockClock
 ) -> None:
