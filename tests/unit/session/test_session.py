@@ -268,7 +268,7 @@ def test_records_that_find_no_room_are_told_apart_from_faults(tmp_path: Path) ->
             for node_id in range(10_000):
                 records.keep(node_id, kept)
 
-        with pytest.raises(SessionFullError, match="free some space"):
+        with pytest.raises(SessionFullError, match="free some in it"):
             keep_many()
         assert next(iter(records.nodes())) == (0, kept)
         records.close()
