@@ -11,8 +11,6 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from py4j.java_gateway import JavaClass
-
 from holdfast_spark.placement.driver import (
     NODE_ATTRIBUTE,
     Executor,
@@ -166,6 +164,8 @@ class Cluster:
 
     def tell_further_places(self, run_id: str, executors: Iterable[Executor], places: FurtherPlaces) -> None:
         """Tell where tasks of a run go whose executor is lost. Takes ``holdfast-spark.jar`` on the JVM's class path."""
+        from py4j.java_gateway import JavaClass  # clients without PySpark import this module
+
         with self._preparing:
             if self._lost_executors is None:
                 made = self._context._jvm.io.holdfast.spark.LostExecutors
