@@ -1,4 +1,4 @@
-"""Where the tasks of a lost executor go: the driver's scheduler is told beforehand who else has each partition's state.
+"""Tells the driver's scheduler beforehand who else has each partition's state: there the tasks of a lost executor go.
 
 Spark does not ask where a partition belongs when it runs a task anew, and does not wait for anybody who asks
 (``LostExecutors.java``). Who has standby copies changes while a query runs, so the daemon is asked again, ever less often

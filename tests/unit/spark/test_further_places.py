@@ -1,4 +1,4 @@
-"""Where tasks go whose executor is lost: to their own node, if it has another one, else to whoever has the state."""
+"""Tasks whose executor is lost go to their own node, if it has another executor, else to whoever has the state."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_words_name_executors_and_then_each_partitions_places() -> None:
 
 
 class ListeningDriver:
-    """What it was told, by run; refuses if it should."""
+    """A driver that keeps what it is told, by run, and refuses if it should."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, list[Executor], FurtherPlaces]] = []

@@ -17,9 +17,10 @@ from holdfast.checkpoints.formats.interface import Counted, Evidence, Found, Tre
 from holdfast.checkpoints.plans import Listed, PlanBuilder, Reason
 from holdfast.checkpoints.reachability.tree import Tree
 
-_STAGED = re.compile(rb"\.holdfast/(?:[0-9a-f]{32}|sweep-(?P<until>[0-9]+)|nodes/[^/]+)", re.DOTALL)
-"""The names of staged uploads, of the leases by which nodes lead sweeps until a time (s since the epoch), and of what nodes
-that are gone have told of their holdings."""
+_STAGED = re.compile(rb"\.holdfast/(?:[0-9a-f]{32}|sweep-[0-9]+|nodes/[^/]+)", re.DOTALL)
+"""The names of staged uploads, of leases, and of what nodes that are gone have told of their holdings."""
+_LEASE = re.compile(rb"\.holdfast/sweep-([0-9]+)")
+"""The name of a lease by which a node leads sweeps, until a time in seconds since the epoch."""
 _SECOND_NS = 10**9
 
 
@@ -74,8 +75,8 @@ def part_of(listed: Listed, formats: Formats) -> Placed:
 
 def plan_staged(listed: Listed, builder: PlanBuilder) -> None:
     """Plan to remove a staged object, whose writer has not given it its name, or a lease that has ended."""
-    named = _STAGED.fullmatch(listed.name)
-    if named is not None and named["until"] is not None and int(named["until"]) * _SECOND_NS > builder.now_ns:
+    lease = _LEASE.fullmatch(listed.name)
+    if lease is not None and int(lease[1]) * _SECOND_NS > builder.now_ns:
         return  # whatever the grace age: without it, another node would lead in the same period
     if builder.is_old(listed):
         builder.add(listed, Reason.STAGED_UPLOAD, "of Holdfast")

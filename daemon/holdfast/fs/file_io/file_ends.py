@@ -87,15 +87,14 @@ def _newest_manifests(tree: Tree, place: ZonePath, ahead: ListDirectories) -> li
     except OSError:
         return found
     try:
-        for trail, _, entries in tree.descend(top_fd, _DEEPEST):
-            versions = [(version, each.name) for each in entries if (version := ahead.version(each.name)) is not None]
-            if versions:
-                found.append(b"/".join([top, *trail, max(versions)[1]]))
-            names += len(entries)
-            if names > _MOST_NAMES or len(found) == _MOST_MANIFESTS:
-                break
-    except OSError:
-        pass  # the disk fails, which whoever reads the state is told
+        with suppress(OSError):  # the disk fails, which whoever reads the state is told
+            for trail, _, entries in tree.descend(top_fd, _DEEPEST):
+                versions = [(version, each.name) for each in entries if (version := ahead.version(each.name)) is not None]
+                if versions:
+                    found.append(b"/".join([top, *trail, max(versions)[1]]))
+                names += len(entries)
+                if names > _MOST_NAMES or len(found) == _MOST_MANIFESTS:
+                    break
     finally:
         os.close(top_fd)
     return found
