@@ -238,6 +238,15 @@ class CorruptEntryError(HoldfastError, code="corrupt-entry"):
     """A file's bytes differ from its digest, or can't be read, and there is no other copy."""
 
 
+class LostBytesError(HoldfastError, code="lost-bytes"):
+    """The disk has refused bytes of a file after their write had succeeded; so the file is neither sent nor trusted."""
+
+    def __init__(
+        self, message: str = "the disk has refused bytes that were written to the file: look at the disk, and write it anew"
+    ) -> None:
+        super().__init__(message)
+
+
 # --- the store's --------------------------------------------------------------------------------------------------
 
 

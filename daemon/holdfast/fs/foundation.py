@@ -24,6 +24,7 @@ from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.invalidation import Invalidation
 from holdfast.fs.inodes.kernel import Kernel
 from holdfast.fs.inodes.locks import NodeLocks
+from holdfast.fs.inodes.losses import Losses
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node_limit import NodeLimit
 from holdfast.fs.inodes.node_recovery import NodeRecovery, StatsInTree
@@ -89,6 +90,7 @@ class Foundation:
         self.directories = Directories(self.nodes, store, parts.zones, descriptors, self.ttl, owners)
         self.admission = Admission(self.directories, self.drain, self.quotas)
         self.hot = HotFiles(store, self.nodes, descriptors, kernel.notifications.invalidate, kernel.backing_files)
+        self.losses = Losses(self.hot, self.nodes, parts.events)
         self.policy = NamePolicy(parts.names, parts.zones, self.directories)
         self.updates = EntryUpdates(index.entries, self.policy)
         self.view = StoreView(parts.remotes, index.marks)

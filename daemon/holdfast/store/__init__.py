@@ -8,6 +8,7 @@ from holdfast.store.format_file import FORMAT_VERSION, SPREAD_FORMAT_VERSION
 from holdfast.store.free_space import NO_ROOM, DiskSpace, Space, disk_space, ignoring_full_disk, measured
 from holdfast.store.held_directories import HeldDirectory
 from holdfast.store.layout import StoreDirectory
+from holdfast.store.lost_bytes import check_nothing_lost, is_marked_lost, mark_lost, sync_bytes, unmark_lost
 from holdfast.store.noted_digests import (
     digest_when_placed,
     is_copy,

@@ -12,6 +12,10 @@ RENAME_EXCHANGE = 2
 _OPENAT2 = 437
 """The number of openat2(2), the same on all architectures: it is younger than the common table (Linux 5.6)."""
 _NO_SYMLINKS, _BENEATH = 0x04, 0x08
+REFUSALS = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
+"""The errors by which the kernel tells that the disk has refused what was written before."""
+_BEYOND_ALL = 2**62
+_WAIT_BEFORE = 1  # SYNC_FILE_RANGE_WAIT_BEFORE
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
 _syscall.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t]
@@ -36,6 +40,16 @@ def open_without_links(directory_fd: int, path: bytes, flags: int, *, beneath: b
         raise NotImplementedError
     number = errno.ENOTDIR if number == errno.ELOOP else number
     raise OSError(number, os.strerror(number), path)
+
+
+def was_refused(fd: int) -> bool:
+    """Say whether the disk has refused bytes of the file since ``fd`` was opened, or since this was asked of it last.
+
+    It neither writes nor waits: of a page that no file has, sync_file_range(2) only tells what became of those before. A
+    refusal that nobody was told of is told to a descriptor that was opened later too, while the kernel knows the inode.
+    """
+    failed: int = _libc.sync_file_range(fd, ctypes.c_int64(_BEYOND_ALL), ctypes.c_int64(1), ctypes.c_uint(_WAIT_BEFORE))
+    return failed != 0 and ctypes.get_errno() in REFUSALS
 
 
 def rewound(directory_fd: int) -> int:

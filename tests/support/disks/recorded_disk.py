@@ -4,7 +4,7 @@
 parent's side. A cut writes an image of what a real disk may have after its power was lost: all that was flushed, and of each
 4 KiB block that was written since, any version, by chance.
 
-It can also be told to be a bad disk: to fail reads of some blocks, or all writes.
+It can also be told to be a bad disk: to fail reads of some blocks, all writes, or those of a thin disk that has run out.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ class Blocks:
         self.pending: dict[int, list[bytes]] = {}
         self.unreadable: set[int] = set()
         self.is_read_only = False
+        self.missing: set[int] = set()
+        """The blocks that a thin disk has no room for: they can't be written."""
         self.failed_reads = 0
         self.failed_writes = 0
 
@@ -67,6 +70,9 @@ class Blocks:
         if self.is_read_only:
             self.failed_writes += 1
             raise OSError(errno.EIO, "a bad disk")
+        if self.missing and not self.missing.isdisjoint(_blocks(offset, len(data))):
+            self.failed_writes += 1
+            raise OSError(errno.ENOSPC, "a thin disk that has run out")
         for block in _blocks(offset, len(data)):
             start = block * BLOCK_BYTES - offset
             if start >= 0 and start + BLOCK_BYTES <= len(data):
@@ -163,6 +169,8 @@ async def _obey(blocks: Blocks, parent: trio.SocketStream) -> None:
                     Path(order["cut"]), order["seed"], order["kept"]
                 )  # not in a thread: one moment, between two requests
             blocks.unreadable = set(order.get("unreadable", blocks.unreadable))
+            if "missing" in order:
+                blocks.missing = set(chain.from_iterable(range(*each) for each in order["missing"]))
             blocks.is_read_only = order.get("is_read_only", blocks.is_read_only)
             told = {"failed_reads": blocks.failed_reads, "failed_writes": blocks.failed_writes}
             await parent.send_all(json.dumps(told).encode() + b"\n")
@@ -230,6 +238,25 @@ class RecordedDisk:
         """Let all writes fail, or none."""
         self._order(is_read_only=fails)
 
+    def run_out(self) -> None:
+        """Let all writes fail to blocks that the file system (ext4) has not in use now, as of a thin disk that is full."""
+        self.write_out()
+        told = subprocess.run(
+            ["dumpe2fs", self._mountpoint / os.fsdecode(_NAME)], check=True, capture_output=True, text=True
+        ).stdout
+        assert "Block size:               4096" in told
+        free = [line.partition(": ")[2] for line in told.splitlines() if line.startswith("  Free blocks: ")]
+        ranges = [each.partition("-") for line in free for each in line.split(", ") if each]
+        self._order(missing=[(int(first), int(last or first) + 1) for first, _, last in ranges])
+
+    def write_out(self) -> None:
+        """Let the kernel write out what it has for the disk, whatever the disk refuses."""
+        subprocess.run(["sync", "--file-system", self.path], check=False, stderr=subprocess.DEVNULL)
+
+    def get_room(self) -> None:
+        """Let a thin disk that has run out take writes again."""
+        self._order(missing=[])
+
     def fail(self) -> None:
         """Let all reads and writes fail from now on, as of a disk that is pulled out."""
         blocks = self.image.stat().st_size // BLOCK_BYTES
@@ -261,7 +288,7 @@ class RecordedDisk:
 
 
 _MKFS = {
-    "ext4": (256, ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]),
+    "ext4": (256, ["mkfs.ext4", "-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"]),
     "xfs": (320, ["mkfs.xfs", "-q", "-f"]),
     "btrfs": (320, ["mkfs.btrfs", "-q", "-f"]),
 }

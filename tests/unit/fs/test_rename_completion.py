@@ -82,10 +82,15 @@ def _move(source: Path, target: Path) -> FileMove:
 async def test_what_follows_a_late_rename(tmp_path: Path, name: str, expected: list[str]) -> None:
     parts, background = _Parts(), Background()
     base: Any = SimpleNamespace(
-        directories=parts, nodes=parts, policy=None, parts=SimpleNamespace(index=SimpleNamespace(entries=None))
+        directories=parts,
+        nodes=parts,
+        policy=None,
+        copies=None,
+        losses=None,
+        parts=SimpleNamespace(index=SimpleNamespace(entries=None)),
     )
     sending: Any = SimpleNamespace(queue=parts, remote_deletes=parts, versions=None)
-    files: Any = SimpleNamespace(files=parts, background=background)
+    files: Any = SimpleNamespace(files=parts, check=None, background=background)
     completion = RenameCompletion(base, sending, files)
     move = _move(tmp_path / "store", tmp_path / "work")
     parts.is_busy = name == "is busy again"

@@ -62,6 +62,10 @@ class DigestCheck:
         finally:
             opened.close()
 
+    async def still_matches(self, path: bytes, fd: int) -> bool:
+        """Hash a file though it was checked before; say whether it has its digest. If not, it is put into quarantine."""
+        return await self._verifier.check(path, fd)
+
     def drop_unreadable(self, opened: OpenFile, problem: OSError) -> None:
         """Drop an open file that the disk can't read if it is a copy: its next open fetches it again."""
         path = path_of(opened.node)

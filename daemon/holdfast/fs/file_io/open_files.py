@@ -37,6 +37,7 @@ class OpenFiles:
         closed: Callable[[Node], None],
     ) -> None:
         self._nodes, self._directories, self._updates, self._hot = base.nodes, base.directories, base.updates, base.hot
+        self._losses = base.losses
         self._orphanage, self._freeing = base.parts.store.orphanage, base.parts.store.freeing
         self._times = times
         self._passthrough, self._writes = passthrough, passthrough.writes
@@ -103,6 +104,8 @@ class OpenFiles:
                 self.mark_changed(opened)
         else:
             os.ftruncate(opened.fd, size_bytes)
+        if not size_bytes:
+            await self._losses.truncated(opened.fd)
 
     async def settle_privileges(self, opened: OpenFile) -> None:
         """Return when set-id bits, if there are any, can be cleared without waiting. Raises ``FileBusyError``."""

@@ -1,24 +1,23 @@
 """The steps before and after a rename in the tree that wait for this disk or for a queue.
 
-A file that leaves a store has its only copy on this disk: its bytes and its new name are durable before the object goes. A
-file whose new object is sent later is queued. A crash in between leaves the bytes under at least one of the names.
+A file that leaves a store has its only copy on this disk: its bytes, which are those of the object, and its new name are
+durable before the object goes. A file whose new object is sent later is queued. A crash in between leaves the bytes under at
+least one of the names.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import stat as stat_module
 
-import trio
-
-from holdfast.errors import HoldfastError
+from holdfast.errors import CorruptEntryError, HoldfastError, LostBytesError
 from holdfast.fs.file_io.files import Files
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.file_move import FileMove
 from holdfast.fs.writeback.sending import Sending
-from holdfast.index import CachedName
+from holdfast.index import CachedName, EntryState
+from holdfast.system.file_id import FileId
 
 _log = logging.getLogger("holdfast.fs")
 
@@ -28,15 +27,34 @@ class RenameCompletion:
 
     def __init__(self, base: Foundation, sending: Sending, files: Files) -> None:
         self._directories, self._nodes, self._policy = base.directories, base.nodes, base.policy
-        self._entries = base.parts.index.entries
+        self._entries, self._copies, self._losses = base.parts.index.entries, base.copies, base.losses
         self._versions, self._remote_deletes, self._queue = sending.versions, sending.remote_deletes, sending.queue
-        self._files, self._background = files.files, files.background
+        self._files, self._check, self._background = files.files, files.check, files.background
 
     async def sync_file(self, move: FileMove) -> None:
-        """Make the bytes of a file durable before it leaves the store."""
-        node = self._nodes.local(move.old.directory, move.old.name, move.stat.st_ino, move.stat.st_mode)
-        with self._files.descriptor_of(node) as fd:
-            await trio.to_thread.run_sync(os.fsync, fd)
+        """Make the bytes of a file durable before it leaves the store. A copy that lacks bytes of its object is dropped.
+
+        The digest tells what the disk has refused after the kernel has forgotten it, which it does with the inode. Raises
+        ``OSError``, ``LostBytesError`` and ``CorruptEntryError``: then the object stays.
+        """
+        path, inode = move.old.path, move.stat.st_ino
+        node = self._nodes.local(move.old.directory, move.old.name, inode, move.stat.st_mode)
+        try:
+            with self._files.descriptor_of(node) as fd:
+                await self._losses.sync(fd)
+                if self._is_copy(inode) and not await self._check.still_matches(path, fd):
+                    raise CorruptEntryError("the file differed from its object, and was put aside: try again")
+                if await self._losses.has_lost(fd):
+                    raise LostBytesError
+        except LostBytesError:
+            if self._is_copy(inode):
+                self._copies.drop(path, inode, same_object=True)
+            raise
+
+    def _is_copy(self, inode: FileId) -> bool:
+        """Say whether the store has the bytes of the file."""
+        entry = self._entries.get(inode)
+        return entry is not None and entry.state is EntryState.CLEAN
 
     async def complete(self, move: FileMove, leaves: CachedName | None, *, is_unsent: bool) -> None:
         """Complete the rename of a file that has its new name. ``leaves``: the version of the old name's object, which goes.

@@ -4,7 +4,7 @@ import { card, h, table } from "../dom.js";
 import { moment } from "../format.js";
 
 const SHOWN = 300;
-const BAD = /^(remote-down|fetch-failed|corrupt-arrival|quarantined|replaced-while-read|takeover-failed|hidden-files|mountpoint-unprotected|sweep-failed|disk-takes-no-writes|disk-failed|disk-lost|workdir-lost|unsent-lost|not-deleted)$/;
+const BAD = /^(remote-down|fetch-failed|corrupt-arrival|quarantined|replaced-while-read|takeover-failed|hidden-files|mountpoint-unprotected|sweep-failed|disk-takes-no-writes|bytes-lost|disk-failed|disk-lost|workdir-lost|unsent-lost|not-deleted)$/;
 const WARN = /^(unsent|send-delayed|delete-delayed|kept-unsent|served-unchecked|workdir-refused|limit-reached|quota-reached|disk-full|connections-refused|access-refused|configuration-refused|zone-not-configured|index-renewed|draining|summed-up)$/;
 
 export function tone(kind) {

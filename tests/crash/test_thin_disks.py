@@ -1,0 +1,74 @@
+"""A disk below the file system that runs out: it takes bytes, and refuses them when the kernel writes them out."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NodeFactory
+from tests.mount.test_capacity import outcome_of
+from tests.mount.test_objects import objects
+from tests.support.daemons.node import Node, wait_until
+from tests.support.disks.recorded_disk import RecordedDisk
+from tests.support.kernel.page_cache import forget
+
+DATA = os.urandom(200_000)
+
+
+@pytest.fixture
+def thin_disk(workspace: Path) -> Iterator[RecordedDisk]:
+    with RecordedDisk("ext4", workspace / "disk", workspace / "disk.img") as disk:
+        yield disk
+
+
+@pytest.fixture(params=[True, False], ids=["passthrough", "daemon-io"])
+def node(make_node: NodeFactory, thin_disk: RecordedDisk, request: pytest.FixtureRequest) -> Iterator[Node]:
+    node = make_node(mount__passthrough=request.param)
+    node.store = thin_disk.path / "store"
+    node.settings["store.directory"] = node.store
+    node.start()
+    (node.work / "worker_1").mkdir()
+    yield node
+    node.clean_up()  # before the disk goes
+
+
+def write_out(disk: RecordedDisk) -> None:
+    """Let the kernel write out what it has for a disk, which refuses some."""
+    disk.write_out()
+    assert disk.failures()[1] > 0
+
+
+def forget_loss(path: Path) -> None:
+    """Let the kernel forget what it has of a file, also that the disk has refused some of it, as without the inode."""
+    with suppress(OSError):  # it tells that, once
+        forget(path)
+    forget(path)
+
+
+@pytest.mark.promise("lost-bytes")
+@pytest.mark.parametrize("is_forgotten", [False, True], ids=["told by the kernel", "told by the digest"])
+def test_a_copy_of_which_the_disk_has_refused_bytes_does_not_leave_its_store(
+    node: Node, thin_disk: RecordedDisk, remote_files: Path, is_forgotten: bool
+) -> None:
+    """Gain: the object was deleted, and what had been moved was other bytes, at the second try in any case."""
+    path, target = node.checkpoints / "object", node.work / "worker_1/localState/object"
+    thin_disk.run_out()
+    path.write_bytes(DATA)
+    backing = node.backing(path)
+    write_out(thin_disk)
+    if is_forgotten:
+        forget_loss(backing)
+    for _ in range(2):
+        assert outcome_of(partial(os.rename, path, target)) == errno.EIO
+        assert objects(remote_files) == {"object": DATA}
+    thin_disk.get_room()
+    path.rename(target)
+    forget(node.backing(target))
+    assert target.read_bytes() == DATA
+    wait_until(lambda: objects(remote_files) == {})
