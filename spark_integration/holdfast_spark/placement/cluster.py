@@ -171,7 +171,7 @@ class Cluster:
                 made = self._context._jvm.io.holdfast.spark.LostExecutors
                 if not isinstance(made, JavaClass):
                     raise RuntimeError("the driver's JVM has no holdfast-spark.jar, or an earlier one")
-                self._lost_executors = made(self._context._jsc.sc())
+                self._lost_executors = made.of(self._context._jsc.sc())
         self._lost_executors.tell("\n".join(words_of_further_places(run_id, executors, places)))
 
     def runs(self) -> bool:

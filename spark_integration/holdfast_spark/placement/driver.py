@@ -97,4 +97,4 @@ def words_of_further_places(run_id: str, executors: Iterable[Executor], places: 
 def reason(problem: Exception) -> str:
     """Return on one line what went wrong. In py4j's errors the first line names the call, and the second the reason."""
     first, *more = str(problem).split("\n", 2)
-    return f"{first} {more[0]}" if more and first.startswith(_CALLING) else first
+    return f"{first} {more[0]}" if more and first.startswith(_CALLING) else first or type(problem).__name__

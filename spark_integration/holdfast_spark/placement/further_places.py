@@ -38,7 +38,10 @@ class _Told:
 
 
 class FurtherPlacesOfRuns:
-    """Tells ``driver``. ``clock`` returns seconds. A driver that refuses is not told anything any more."""
+    """Tells ``driver``. ``clock`` returns seconds.
+
+    A driver that refuses is not told anything any more; one that does not answer is told again when the daemon is asked again.
+    """
 
     def __init__(self, driver: Driver, clock: Callable[[], float] = time.monotonic) -> None:
         self._driver = driver
@@ -76,7 +79,8 @@ class FurtherPlacesOfRuns:
         try:
             self._driver.tell_further_places(run_id, now.executors, places)
         except Exception as problem:  # noqa: BLE001 whatever Spark raises: then tasks go to any executor
-            self._is_refused = True
+            self._is_refused = not isinstance(problem, TimeoutError)
+            now.places = {}
             _log.info("tasks of lost executors go to any other: %s", reason(problem))
             return
         if now.covered != before.covered:

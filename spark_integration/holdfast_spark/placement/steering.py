@@ -77,6 +77,8 @@ class Steering:
         self._fetch_ahead = fetch_ahead
         self._further = FurtherPlacesOfRuns(cluster)
         self._runs: dict[str, _Run] = {}
+        self._beginning: dict[str, bool] = {}
+        """The runs whose start is being placed, and whether they have not ended."""
         self._lost: set[str] = set()
         self._lock = threading.Lock()
         self._has_told_of_strangers = False
@@ -86,6 +88,17 @@ class Steering:
 
         After ``deadline`` the query may have begun: then only if it has no jobs yet, for its state would move once more.
         """
+        with self._lock:
+            self._beginning[run_id] = True
+        try:
+            self._begin(query_id, run_id, deadline)
+        finally:
+            with self._lock:
+                goes_on = self._beginning.pop(run_id)
+            if not goes_on:
+                self.forget(run_id)
+
+    def _begin(self, query_id: str, run_id: str, deadline: float) -> None:
         query = self._cluster.query(query_id)
         path = path_of(query.location) if query is not None else None
         if query is None or path is None:
@@ -126,7 +139,7 @@ class Steering:
         if run is None:
             return
         with run.turn:
-            move = self._look(run_id, run, after_batch=after_batch)
+            move = self._look(run_id, run, after_batch=after_batch) if run_id in self._runs else None
         if move is not None:
             self._tell_when_fetched(run_id, run, move)
 
@@ -167,10 +180,14 @@ class Steering:
         return [executor for executor in self._cluster.executors() if executor.id not in self._lost]
 
     def forget(self, run_id: str) -> None:
-        """Forget a run that has ended."""
+        """Forget a run that has ended, though somebody may be about to tell the driver of it."""
         with self._lock:
-            self._runs.pop(run_id, None)
-        self._further.forget(run_id)
+            run = self._runs.pop(run_id, None)
+            if run is None and run_id in self._beginning:
+                self._beginning[run_id] = False
+        if run is not None:
+            with run.turn:
+                self._further.forget(run_id)
 
     def _executors_with(self, executors: list[Executor], holders: Sequence[HoldingsInfo], deadline: float) -> list[Executor]:
         """Return the executors; of a young application, wait a moment for those on nodes that hold the state."""

@@ -46,12 +46,12 @@ class ListeningDriver:
 
     def __init__(self) -> None:
         self.told: list[tuple[str, list[Executor], FurtherPlaces]] = []
-        self.refuses = False
+        self.refuses: Exception | None = None
 
     def tell_further_places(self, run_id: str, executors: Iterable[Executor], places: FurtherPlaces) -> None:
         self.told.append((run_id, list(executors), places))
-        if self.refuses:
-            raise TypeError("there is no such class")
+        if self.refuses is not None:
+            raise self.refuses
 
 
 class Trial:
@@ -103,7 +103,7 @@ def test_a_driver_without_the_class_is_asked_once_and_the_log_says_so(
     trial: Trial, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "holdfast.placement")
-    trial.driver.refuses = True
+    trial.driver.refuses = TypeError("there is no such class")
     trial.tell({})
     trial.tell(COPY)
     trial.further.forget("run")
@@ -111,6 +111,18 @@ def test_a_driver_without_the_class_is_asked_once_and_the_log_says_so(
     assert caplog.messages == ["tasks of lost executors go to any other: there is no such class"]
     trial.now += 10_000
     assert not trial.further.is_due("run")
+
+
+def test_a_driver_that_does_not_answer_in_time_is_told_again(trial: Trial, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "holdfast.placement")
+    trial.driver.refuses = TimeoutError()
+    trial.tell(COPY)
+    assert caplog.messages == ["tasks of lost executors go to any other: TimeoutError"]
+    trial.driver.refuses = None
+    assert trial.seconds_until_due() == 15
+    trial.tell(COPY)
+    trial.tell(COPY)
+    assert len(trial.driver.told) == 2
 
 
 def test_a_run_that_has_ended_is_forgotten_by_the_driver_too(trial: Trial) -> None:
@@ -124,6 +136,6 @@ def test_a_run_that_has_ended_is_forgotten_by_the_driver_too(trial: Trial) -> No
 def test_a_driver_that_has_gone_when_a_run_ends_is_no_fault(trial: Trial, caplog: pytest.LogCaptureFixture) -> None:
     trial.tell(COPY)
     caplog.set_level(logging.INFO, "holdfast.placement")
-    trial.driver.refuses = True
+    trial.driver.refuses = TypeError("there is no such class")
     trial.further.forget("run")
     assert caplog.messages == []

@@ -613,6 +613,39 @@ def test_sparks_scheduler_knows_the_standbys_before_a_node_is_lost(steered: Stee
     assert steered.cluster.further == {"run": {}}
 
 
+def test_a_run_that_ends_while_its_start_is_placed_is_forgotten(
+    steered: Steered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_operator(tmp_path, "metadata", 0, 2)
+
+    def seconds_since_start() -> float:
+        steered.steering.forget("run")
+        return 100.0
+
+    monkeypatch.setattr(steered.cluster, "seconds_since_start", seconds_since_start)
+    steered.begin()
+    assert steered.cluster.further == {"run": {}}
+    assert steered.steering.lost("2") == []
+
+
+def test_a_run_that_ends_while_the_driver_is_told_of_it_is_forgotten(
+    steered: Steered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_operator(tmp_path, "metadata", 0, 2)
+    steered.begin()
+    ending = threading.Thread(target=steered.steering.forget, args=("run",))
+    tell = steered.cluster.tell
+
+    def tell_as_it_ends(query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
+        ending.start()
+        return tell(query, run_id, instances)
+
+    monkeypatch.setattr(steered.cluster, "tell", tell_as_it_ends)
+    steered.become("h1", "h2")
+    ending.join()
+    assert steered.cluster.further == {"run": {}}
+
+
 def test_the_scheduler_hears_of_a_standby_that_comes_later(
     steered: Steered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,12 +2,10 @@ package io.holdfast.spark;
 
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Field;
-import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
-import java.lang.reflect.Proxy;
-import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -26,12 +24,11 @@ import org.slf4j.LoggerFactory;
  * pool, which never has tasks, and gives those of others new locations. It does not matter whether a task's own manager has
  * put it back into its queues before or does so afterwards.
  *
- * <p>All of Spark that is used here is private to it, and has been the same from 3.5 to 4.3. No fault reaches Spark: each is a
- * line in the log, and the tasks go where they would have gone.
+ * <p>All of Spark that is used here is private to it, and has been the same from 3.5 to 4.3. No fault reaches Spark: it is a
+ * line in the log, once, and the tasks go where they would have gone.
  */
-public final class LostExecutors implements InvocationHandler {
+public final class LostExecutors implements PoolMember.Hearer {
     private static final String SCHEDULER = "org.apache.spark.scheduler.";
-    private static final String NAME = "holdfast: tasks of executors that are lost";
     /** The property of a task's job that has a streaming query's run. */
     private static final String RUN = "spark.jobGroup.id";
 
@@ -44,7 +41,6 @@ public final class LostExecutors implements InvocationHandler {
     private final Class<?> schedulable = Calls.type(SCHEDULER + "Schedulable");
     private final Class<?> manager = Calls.type(SCHEDULER + "TaskSetManager");
     private final Class<?> executorLocation = Calls.type(SCHEDULER + "ExecutorCacheTaskLocation");
-    private final Constructor<?> noManagers = schedulable.getMethod("getSortedTaskSetQueue").getReturnType().getConstructor();
     private final Method members = schedulable.getMethod("schedulableQueue");
     private final Method tasksOf = manager.getMethod("tasks");
     private final Method partition = Calls.type(SCHEDULER + "Task").getMethod("partitionId");
@@ -54,14 +50,28 @@ public final class LostExecutors implements InvocationHandler {
     private final Method executorId = executorLocation.getMethod("executorId");
     private final Method addPending = manager.getMethod("addPendingTask", int.class, boolean.class, boolean.class);
     private final Method isAlive;
+    private String problem = "";
 
-    /** Joins the scheduler's pool; fails where Spark has no such thing. */
-    public LostExecutors(SparkContext context) throws ReflectiveOperationException {
-        scheduler = Calls.call(context, "taskScheduler");
-        pool = Calls.call(scheduler, "rootPool");
+    private LostExecutors(Object scheduler, Object pool) throws ReflectiveOperationException {
+        this.scheduler = scheduler;
+        this.pool = pool;
         isAlive = Calls.method(scheduler.getClass(), "isExecutorAlive", "");
-        Object member = Proxy.newProxyInstance(schedulable.getClassLoader(), new Class<?>[] {schedulable}, this);
-        Calls.call(pool, "addSchedulable", member);
+    }
+
+    /**
+     * Returns the one in the scheduler's pool, which joins it the first time, however many sessions ask. Fails where Spark has no
+     * such thing.
+     */
+    public static synchronized LostExecutors of(SparkContext context) throws ReflectiveOperationException {
+        Object scheduler = Calls.call(context, "taskScheduler");
+        Object pool = Calls.call(scheduler, "rootPool");
+        PoolMember.Hearer there = PoolMember.of(pool);
+        if (there instanceof LostExecutors) {
+            return (LostExecutors) there;
+        }
+        LostExecutors made = new LostExecutors(scheduler, pool);
+        PoolMember.join(pool, made);
+        return made;
     }
 
     /** Takes what {@link FurtherPlaces} reads, after the run that it is about, a word a line. */
@@ -81,57 +91,42 @@ public final class LostExecutors implements InvocationHandler {
     }
 
     @Override
-    public Object invoke(Object member, Method method, Object[] arguments) throws ReflectiveOperationException {
-        switch (method.getName()) {
-            case "executorLost":
-            case "executorDecommission":
-                moveTasksOf((String) arguments[0]);
-                return null;
-            case "name":
-            case "toString":
-                return NAME;
-            case "weight":
-                return 1; // others are divided by it
-            case "equals":
-                return member == arguments[0];
-            case "hashCode":
-                return System.identityHashCode(this);
-            case "getSortedTaskSetQueue":
-                return noManagers.newInstance();
-            default:
-                Class<?> result = method.getReturnType();
-                return result == int.class ? (Object) 0 : result == boolean.class ? (Object) false : null;
+    public void executorLost(String executor) {
+        synchronized (scheduler) { // as whoever calls a manager; of an executor that is to go, Spark tells without it
+            moveTasks(executor, pool);
         }
     }
 
-    private void moveTasksOf(String executor) {
+    /** Moves those of a manager, or of the managers in a pool and in pools in it. */
+    private void moveTasks(String executor, Object member) {
         try {
-            synchronized (scheduler) { // as whoever calls a manager
-                moveTasks(executor, (Collection<?>) members.invoke(pool));
+            if (manager.isInstance(member)) {
+                moveTasksOf(executor, member);
+                return;
             }
-        } catch (ReflectiveOperationException | RuntimeException | LinkageError problem) {
-            Throwable cause = problem instanceof InvocationTargetException ? problem.getCause() : problem;
+            Collection<?> inside = (Collection<?>) members.invoke(member);
+            for (Object each : inside == null ? Collections.emptyList() : inside) {
+                moveTasks(executor, each);
+            }
+        } catch (ReflectiveOperationException | RuntimeException | LinkageError fault) {
+            tell(executor, fault);
+        }
+    }
+
+    /** Says in the log why tasks are left, but not what it has just said: there may be thousands of executors. */
+    private void tell(String executor, Throwable fault) {
+        String cause = String.valueOf(fault instanceof InvocationTargetException ? fault.getCause() : fault);
+        if (!cause.equals(problem)) {
+            problem = cause;
             LOG.warn("tasks of executor " + executor + " go to any other: " + cause);
         }
     }
 
-    /** Moves those of the managers in a pool, and in pools in it. */
-    private void moveTasks(String executor, Collection<?> pooled) throws ReflectiveOperationException {
-        for (Object each : pooled) {
-            if (manager.isInstance(each)) {
-                moveTasks(executor, each);
-            } else {
-                Collection<?> inside = (Collection<?>) members.invoke(each);
-                moveTasks(executor, inside == null ? new ArrayList<>() : inside);
-            }
-        }
-    }
-
-    private void moveTasks(String executor, Object manager) throws ReflectiveOperationException {
+    private void moveTasksOf(String executor, Object manager) throws ReflectiveOperationException {
         Properties properties = (Properties) Calls.call(Calls.call(manager, "taskSet"), "properties");
         String run = properties == null ? null : properties.getProperty(RUN);
         FurtherPlaces places = run == null ? null : runs.get(run);
-        if (places == null || (Boolean) Calls.call(manager, "isZombie")) {
+        if (places == null || (Boolean) Calls.call(manager, "isZombie") || (Boolean) Calls.call(manager, "isBarrier")) {
             return;
         }
         Object[] tasks = (Object[]) tasksOf.invoke(manager);

@@ -18,7 +18,6 @@ final class SparkInternals {
     private static final int STORE_FIELDS = 5;
 
     private final SparkContext context;
-    private LostExecutors lostExecutors;
 
     SparkInternals(SparkContext context) {
         this.context = context;
@@ -57,7 +56,7 @@ final class SparkInternals {
                 found.add(Integer.toString(elsewhere(about)));
                 break;
             case "further-places":
-                found.add(Integer.toString(lostExecutors().tell(about)));
+                found.add(Integer.toString(LostExecutors.of(context).tell(about)));
                 break;
             case "load-classes":
                 ClassNames.load(about[0], Integer.parseInt(about[1]), Integer.parseInt(about[2]));
@@ -149,13 +148,6 @@ final class SparkInternals {
         return Calls.type(STATE + "StateStoreProviderId")
                 .getConstructor(store.getClass(), UUID.class)
                 .newInstance(store, UUID.fromString(about[1]));
-    }
-
-    private synchronized LostExecutors lostExecutors() throws ReflectiveOperationException {
-        if (lostExecutors == null) {
-            lostExecutors = new LostExecutors(context);
-        }
-        return lostExecutors;
     }
 
     /** The reference is made with the session's settings from Spark 4.1 on. */
