@@ -82,9 +82,9 @@ class JvmDriver:
         """Return how many state stores the coordinator knows with another executor now."""
         return self._count("elsewhere", query, run_id, instances)
 
-    def tell_further_places(self, run_id: str, executors: Iterable[Executor], places: FurtherPlaces) -> None:
+    def tell_further_places(self, run_id: str, further: FurtherPlaces) -> None:
         """Tell where tasks of a run go whose executor is lost."""
-        self._ask("further-places", *words_of_further_places(run_id, executors, places))
+        self._ask("further-places", *words_of_further_places(run_id, further))
 
     def load_classes(self, names: Path, parts: int, left_out: int) -> None:
         """Have a thread of the JVM load the classes that a file names, but for one of so many parts of them."""

@@ -7,8 +7,8 @@ more, rounded to whole partitions, and at least a quarter less: a node that has 
 nothing otherwise. Partitions that nobody holds go by a weighted rendezvous hash of query, partition and node: the same on
 every driver and in every run.
 
-All stateful operators of a query that have equally many partitions are placed together: where two of them are in one stage,
-one task works on both, and could not be on two nodes.
+All stateful operators of a query are placed together: where two of them are in one stage, one task works on a partition of
+both, and could not be on two nodes.
 """
 
 from __future__ import annotations

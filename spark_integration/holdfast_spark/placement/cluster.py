@@ -162,7 +162,7 @@ class Cluster:
         """Return how many state stores the coordinator knows with another executor now: its locations end with ``_ID``."""
         return self._call("elsewhere", query, run_id, instances)
 
-    def tell_further_places(self, run_id: str, executors: Iterable[Executor], places: FurtherPlaces) -> None:
+    def tell_further_places(self, run_id: str, further: FurtherPlaces) -> None:
         """Tell where tasks of a run go whose executor is lost. Takes ``holdfast-spark.jar`` on the JVM's class path."""
         from py4j.java_gateway import JavaClass  # clients without PySpark import this module
 
@@ -172,7 +172,7 @@ class Cluster:
                 if not isinstance(made, JavaClass):
                     raise RuntimeError("the driver's JVM has no holdfast-spark.jar, or an earlier one")
                 self._lost_executors = made.of(self._context._jsc.sc())
-        self._lost_executors.tell("\n".join(words_of_further_places(run_id, executors, places)))
+        self._lost_executors.tell("\n".join(words_of_further_places(run_id, further)))
 
     def runs(self) -> bool:
         """Say whether the application has not been stopped."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 NODE_ATTRIBUTE = "NODE"
@@ -44,8 +44,18 @@ class Instance(NamedTuple):
     executor: Executor
 
 
-FurtherPlaces = Mapping[int, Sequence[Sequence[str]]]
-"""The places that have a partition's state, the best first, for each partition; by the number of partitions."""
+class FurtherPlaces(NamedTuple):
+    """The places where tasks with state can run that can't run where they belong.
+
+    ``places`` has for each partition those that have its state, the best first, and ``executors`` the executors there.
+    ``counts`` are the numbers of partitions that the query's operators have. ``wait_seconds`` is how long a task waits for
+    an executor that has its state, beyond what Spark waits by itself.
+    """
+
+    executors: Sequence[Executor] = ()
+    counts: Sequence[int] = ()
+    places: Sequence[Sequence[str]] = ()
+    wait_seconds: int = 0
 
 
 class Driver(Protocol):
@@ -79,19 +89,19 @@ class Driver(Protocol):
     def elsewhere(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
         """Return how many state stores the coordinator knows with another executor now."""
 
-    def tell_further_places(self, run_id: str, executors: Iterable[Executor], places: FurtherPlaces) -> None:
+    def tell_further_places(self, run_id: str, further: FurtherPlaces) -> None:
         """Tell where tasks of a run go whose executor is lost; without places, tasks of that run go anywhere."""
 
 
-def words_of_further_places(run_id: str, executors: Iterable[Executor], places: FurtherPlaces) -> Iterator[str]:
+def words_of_further_places(run_id: str, further: FurtherPlaces) -> Iterator[str]:
     """Yield what ``FurtherPlaces.java`` reads."""
-    known = sorted(executors)
-    yield from (run_id, str(len(known)))
-    for executor in known:
+    yield from (run_id, str(1000 * further.wait_seconds))
+    yield from (str(len(further.counts)), *map(str, further.counts))
+    yield str(len(further.executors))
+    for executor in further.executors:
         yield from (executor.place, executor.host, executor.id)
-    for partitions, each in places.items():
-        for partition, found in enumerate(each):
-            yield from (str(partitions), str(partition), str(len(found)), *found)
+    for found in further.places:
+        yield from (str(len(found)), *found)
 
 
 def reason(problem: Exception) -> str:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from holdfast.checkpoints.formats.interface import StatefulOperator
 from holdfast.control.messages import HoldingsInfo, HoldingsReply
 from holdfast_spark.placement import news
-from holdfast_spark.placement.assignment import Held, assign
+from holdfast_spark.placement.assignment import Held, Holders, assign
 from holdfast_spark.placement.driver import NODE_ATTRIBUTE, Driver, Executor, Instance, StreamingQuery, reason
 from holdfast_spark.placement.further_places import FurtherPlacesOfRuns
 from holdfast_spark.placement.operators import operators_of_checkpoint, operators_of_plan, partitions_of_checkpoint
@@ -41,7 +41,7 @@ FetchAhead = Callable[[Path, Mapping[str, Sequence[int]]], int]
 
 @dataclass(slots=True)
 class _Run:
-    """One run of a query: ``placed`` has the executors' place of each partition, by the number of partitions.
+    """One run of a query: ``placed`` has the executors' place of each partition.
 
     ``told`` is what Spark was told of that: some partitions go to their places only when they have been fetched there.
     ``checks`` is the number of further batches after each of which it is checked that the partitions are where they were
@@ -53,18 +53,23 @@ class _Run:
     operators: list[StatefulOperator]
     is_guessed: bool
     executors: list[Executor] = field(default_factory=list)
-    placed: dict[int, list[str]] = field(default_factory=dict)
-    told: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    placed: list[str] = field(default_factory=list)
+    told: Sequence[str] = ()
     checks: int = 0
     turn: threading.Lock = field(default_factory=threading.Lock)
     """Held by the thread that changes any of this."""
+
+    @property
+    def counts(self) -> set[int]:
+        """The numbers of partitions that the operators have."""
+        return {operator.partitions for operator in self.operators}
 
 
 class _Move(NamedTuple):
     """Partitions that go to their places when they have been fetched there: the placement, who holds what, and where."""
 
-    placed: Mapping[int, list[str]]
-    held: Mapping[int, Mapping[str, Held]]
+    placed: list[str]
+    held: Mapping[int, Holders]
     host_of: Mapping[str, str]
 
 
@@ -116,16 +121,16 @@ class Steering:
             return
         run = _Run(query, path, operators, is_guessed)
         run.executors = self._executors_with(executors, news.holding_nodes(nodes, str(path)), deadline)
-        held = self._place(run, nodes, {})
+        held = self._place(run, nodes, ())
         with run.turn:
             with self._lock:
                 self._runs[run_id] = run
             if time.monotonic() > deadline and self._cluster.has_jobs(run_id):
-                run.placed = {}
+                run.placed = []
                 _log.warning("%s: it took too long to find where the state is; Spark places this start by itself", path)
                 return
             self._tell(run_id, run, run.placed)
-            self._further.tell(run_id, path, run.executors, run.told, held)
+            self._further.tell(run_id, path, run.executors, run.counts, run.told, held)
         _log.info("%s: %s", path, _summary(run, held))
         if any(executor.id in self._lost for executor in run.executors):  # meanwhile, when nobody knew of this run
             self.look_again(run_id, after_batch=False)
@@ -153,19 +158,16 @@ class Steering:
                 self._check(run_id, run)
             if self._further.is_due(run_id):
                 held = news.by_partition(self._ask(str(run.path)).nodes, run.executors, str(run.path))
-                self._further.tell(run_id, run.path, run.executors, run.told, held)
+                self._further.tell(run_id, run.path, run.executors, run.counts, run.told, held)
             return None
         nodes = self._ask(str(run.path)).nodes  # if nobody answers, the run stays as it was, and the next look starts over
         run.is_guessed = run.is_guessed and not known
         run.operators = known or run.operators
         run.executors = executors
-        before = run.told
-        held = self._place(run, nodes, before)
-        at_once = {
-            count: self._without_waiting(run, before.get(count, []), placed, held) for count, placed in run.placed.items()
-        }
+        held = self._place(run, nodes, run.told)
+        at_once = self._without_waiting(run, held)
         self._tell(run_id, run, at_once)
-        self._further.tell(run_id, run.path, run.executors, run.told, held)
+        self._further.tell(run_id, run.path, run.executors, run.counts, run.told, held)
         _log.info("%s: executors have changed; %s", run.path, _summary(run, held))
         host_of = {executor.place: executor.host for executor in executors}
         return _Move(run.placed, held, host_of) if at_once != run.placed else None
@@ -201,10 +203,12 @@ class Steering:
             executors = self._executors()
         return executors
 
-    def _place(
-        self, run: _Run, nodes: Sequence[HoldingsInfo], before: Mapping[int, Sequence[str]]
-    ) -> dict[int, dict[str, Held]]:
-        """Find a place for each partition; return who holds what."""
+    def _place(self, run: _Run, nodes: Sequence[HoldingsInfo], before: Sequence[str]) -> dict[int, dict[str, Held]]:
+        """Find a place for each partition; return who holds what.
+
+        An operator that is not divided has one partition, where others have many. It is at the place of their first one: a
+        daemon counts holdings, and keeps copies, of the partitions of a number together.
+        """
         cores: dict[str, int] = {}
         for executor in run.executors:
             cores[executor.place] = cores.get(executor.place, 0) + executor.cores
@@ -212,10 +216,8 @@ class Steering:
         staying = cores.keys() - news.draining_places(nodes, run.executors)
         cores = {place: count for place, count in cores.items() if place in staying} or cores
         held = news.by_partition(nodes, run.executors, str(run.path))
-        counts = {operator.partitions for operator in run.operators} if cores else set()
-        run.placed = {
-            count: assign(run.query.location, count, cores, held, dict(enumerate(before.get(count, ())))) for count in counts
-        }
+        count = max(run.counts) if cores else 0
+        run.placed = assign(run.query.location, count, cores, held, dict(enumerate(before))) if count else []
         return held
 
     def _tell_of_strangers(self, run: _Run, nodes: Sequence[HoldingsInfo]) -> None:
@@ -233,27 +235,23 @@ class Steering:
             f"SPARK_EXECUTOR_ATTRIBUTE_{NODE_ATTRIBUTE}",
         )
 
-    def _without_waiting(
-        self, run: _Run, before: Sequence[str], placed: Sequence[str], held: Mapping[int, Mapping[str, Held]]
-    ) -> list[str]:
+    def _without_waiting(self, run: _Run, held: Mapping[int, Holders]) -> list[str]:
         """Return where partitions go now.
 
         One that would move to a node without its state stays where it is, if that place still has an executor.
         """
         places = {executor.place for executor in run.executors}
-        late = {partition for moved in news.moved_to_strangers(placed, held).values() for partition in moved}
+        late = {partition for moved in news.moved_to_strangers(run.placed, held).values() for partition in moved}
+        before = dict(enumerate(run.told))
         return [
-            before[partition] if partition in late and partition < len(before) and before[partition] in places else place
-            for partition, place in enumerate(placed)
+            before[partition] if partition in late and before.get(partition) in places else place
+            for partition, place in enumerate(run.placed)
         ]
 
     def _tell_when_fetched(self, run_id: str, run: _Run, move: _Move) -> None:
         """Fetch to the nodes that have come what they are to have, then send the partitions there if that is still right."""
-        moved: dict[str, set[int]] = {}
-        for placed in move.placed.values():
-            for place, partitions in news.moved_to_strangers(placed, move.held).items():
-                moved.setdefault(place, set()).update(partitions)
-        wanted = {move.host_of[place]: sorted(partitions) for place, partitions in moved.items()}
+        moved = news.moved_to_strangers(move.placed, move.held)
+        wanted = {move.host_of[place]: partitions for place, partitions in moved.items()}
         try:
             read = self._fetch_ahead(run.path, wanted)
             _log.info("%s: %d MiB fetched to %s beforehand", run.path, read >> 20, ", ".join(sorted(moved)))
@@ -264,7 +262,7 @@ class Steering:
             if is_right and run_id in self._runs:
                 self._tell(run_id, run, move.placed)
 
-    def _tell(self, run_id: str, run: _Run, placed: Mapping[int, Sequence[str]], checks: int = _CHECKS) -> None:
+    def _tell(self, run_id: str, run: _Run, placed: Sequence[str], checks: int = _CHECKS) -> None:
         run.checks = checks
         run.told = placed
         self._cluster.tell(run.query, run_id, _instances(run, placed))
@@ -290,21 +288,20 @@ def path_of(location: str) -> Path | None:
     return Path("/" + (rest if colon else location).lstrip("/"))
 
 
-def _instances(run: _Run, placed: Mapping[int, Sequence[str]]) -> Iterator[Instance]:
+def _instances(run: _Run, placed: Sequence[str]) -> Iterator[Instance]:
     by_place: dict[str, list[Executor]] = {}
     for executor in sorted(run.executors):
         by_place.setdefault(executor.place, []).extend([executor] * executor.cores)
     for operator in run.operators:
         turns = dict.fromkeys(by_place, 0)
-        for partition, place in enumerate(placed.get(operator.partitions, ())):
+        for partition, place in enumerate(placed[: operator.partitions]):
             executor = by_place[place][turns[place] % len(by_place[place])]
             turns[place] += 1
             for store in operator.stores:
                 yield Instance(operator.operator, partition, store.decode(), executor)
 
 
-def _summary(run: _Run, held: Mapping[int, Mapping[str, Held]]) -> str:
+def _summary(run: _Run, held: Mapping[int, Holders]) -> str:
     places = {executor.place for executor in run.executors}
-    total = sum(len(placed) for placed in run.placed.values())
-    at_home = sum(place in held.get(number, {}) for placed in run.placed.values() for number, place in enumerate(placed))
-    return f"{total} partitions on {len(places)} nodes, {at_home} where their state is"
+    at_home = sum(place in held.get(number, {}) for number, place in enumerate(run.placed))
+    return f"{len(run.placed)} partitions on {len(places)} nodes, {at_home} where their state is"

@@ -11,11 +11,12 @@ import pytest
 
 from holdfast_spark.placement.assignment import Held, places_with_state
 from holdfast_spark.placement.driver import Driver, Executor, FurtherPlaces, words_of_further_places
-from holdfast_spark.placement.further_places import FurtherPlacesOfRuns
+from holdfast_spark.placement.further_places import NOWHERE, FurtherPlacesOfRuns, seconds_to_wait
 
 QUERY = Path("/mnt/q")
 EXECUTORS = [Executor("1", "10.88.0.2", 1, "node-b"), Executor("0", "h1", 1)]
-PLACED = {2: ["h1", "node-b"]}
+COUNTS = {2, 1}
+PLACED = ["h1", "node-b"]
 COPY = {0: {"h1": Held(7, 100, ran_last=True), "node-b": Held(7, 100, missing_bytes=0)}}
 
 
@@ -36,20 +37,43 @@ def test_who_holds_nothing_is_no_place_to_go_on() -> None:
 
 
 def test_the_words_name_executors_and_then_each_partitions_places() -> None:
-    words = list(words_of_further_places("run", EXECUTORS, {2: [["h1", "node-b"], ["node-b"]]}))
-    assert words[:8] == ["run", "2", "h1", "h1", "0", "node-b", "10.88.0.2", "1"]
-    assert words[8:] == ["2", "0", "2", "h1", "node-b", "2", "1", "1", "node-b"]
+    further = FurtherPlaces(EXECUTORS, [1, 2], [["h1", "node-b"], ["node-b"]], 3)
+    words = list(words_of_further_places("run", further))
+    assert words[:5] == ["run", "3000", "2", "1", "2"]
+    assert words[5:12] == ["2", "node-b", "10.88.0.2", "1", "h1", "h1", "0"]
+    assert words[12:] == ["2", "h1", "node-b", "1", "node-b"]
+
+
+@pytest.mark.parametrize(
+    ("sizes_bytes", "seconds"),
+    [
+        ([], 0),
+        ([15 * 2**20], 0),
+        ([2**20, 256 * 2**20], 16),
+        ([2**40], 30),
+    ],
+)
+def test_the_more_state_a_partition_has_where_it_belongs_the_longer_its_task_waits(
+    sizes_bytes: list[int], seconds: int
+) -> None:
+    placed = ["h1"] * len(sizes_bytes)
+    held = {partition: {"h1": Held(7, size), "h2": Held(7, 2**50)} for partition, size in enumerate(sizes_bytes)}
+    assert seconds_to_wait(placed, held) == seconds
+
+
+def test_nobody_waits_for_an_executor_that_would_fetch_as_well() -> None:
+    assert seconds_to_wait(["h1"], {0: {"h2": Held(7, 2**40)}}) == 0
 
 
 class ListeningDriver:
     """A driver that keeps what it is told, by run, and refuses if it should."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, list[Executor], FurtherPlaces]] = []
+        self.told: list[tuple[str, FurtherPlaces]] = []
         self.refuses: Exception | None = None
 
-    def tell_further_places(self, run_id: str, executors: Iterable[Executor], places: FurtherPlaces) -> None:
-        self.told.append((run_id, list(executors), places))
+    def tell_further_places(self, run_id: str, further: FurtherPlaces) -> None:
+        self.told.append((run_id, further))
         if self.refuses is not None:
             raise self.refuses
 
@@ -61,7 +85,7 @@ class Trial:
         self.further = FurtherPlacesOfRuns(cast(Driver, self.driver), lambda: self.now)
 
     def tell(self, held: Mapping[int, Mapping[str, Held]], executors: Iterable[Executor] = EXECUTORS) -> None:
-        self.further.tell("run", QUERY, executors, PLACED, held)
+        self.further.tell("run", QUERY, executors, COUNTS, PLACED, held)
 
     def seconds_until_due(self) -> float:
         began = self.now
@@ -79,11 +103,10 @@ def test_a_driver_is_told_once_and_again_when_a_copy_is_there(trial: Trial, capl
     caplog.set_level(logging.INFO, "holdfast.placement")
     for held in ({}, {}, COPY, COPY):
         trial.tell(held)
-    assert [places for _, _, places in trial.driver.told] == [
-        {2: [["h1"], ["node-b"]]},
-        {2: [["h1", "node-b"], ["node-b"]]},
+    assert trial.driver.told == [
+        ("run", FurtherPlaces(sorted(EXECUTORS), [1, 2], [["h1"], ["node-b"]])),
+        ("run", FurtherPlaces(sorted(EXECUTORS), [1, 2], [["h1", "node-b"], ["node-b"]])),
     ]
-    assert trial.driver.told[0][:2] == ("run", sorted(EXECUTORS))
     assert caplog.messages == ["/mnt/q: 1 of 2 partitions can go on elsewhere"]
 
 
@@ -129,7 +152,7 @@ def test_a_run_that_has_ended_is_forgotten_by_the_driver_too(trial: Trial) -> No
     trial.tell(COPY)
     trial.further.forget("run")
     trial.further.forget("another")
-    assert trial.driver.told[1:] == [("run", [], {})]
+    assert trial.driver.told[1:] == [("run", NOWHERE)]
     assert not trial.further.is_due("run")
 
 

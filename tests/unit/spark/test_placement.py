@@ -23,6 +23,7 @@ from holdfast.errors import DaemonUnreachableError
 from holdfast_spark.placement.assignment import Held, assign
 from holdfast_spark.placement.cluster import Cluster
 from holdfast_spark.placement.driver import Executor, FurtherPlaces, Instance, StreamingQuery
+from holdfast_spark.placement.further_places import NOWHERE
 from holdfast_spark.placement.operators import (
     JOIN_STORES,
     operators_of_checkpoint,
@@ -358,9 +359,9 @@ class ScriptedCluster:
     def elsewhere(self, query: StreamingQuery, run_id: str, instances: Iterable[Instance]) -> int:
         return sum(self.known[_store(each)] != each.executor.id for each in instances)
 
-    def tell_further_places(self, run_id: str, executors: Iterable[Executor], places: FurtherPlaces) -> None:
-        assert sorted(executors) == (sorted(self.executors()) if places else [])
-        self.further[run_id] = places
+    def tell_further_places(self, run_id: str, further: FurtherPlaces) -> None:
+        assert further.executors == (sorted(self.executors()) if further.places else ())
+        self.further[run_id] = further
 
     def claim(self, partition: int) -> None:
         """Let a task that runs somewhere else take a partition's stores."""
@@ -605,12 +606,23 @@ def test_sparks_scheduler_knows_the_standbys_before_a_node_is_lost(steered: Stee
     steered.hold("h1", 0)
     steered.hold("h2", 1)
     steered.begin()
-    assert steered.cluster.further == {"run": {2: [["h1"], ["h2"]]}}
+    assert steered.cluster.further["run"].places == [["h1"], ["h2"]]
     steered.hold("h3", 0, copy=True, missing_bytes=0)
     steered.become("h1", "h2", "h3")
-    assert steered.cluster.further == {"run": {2: [["h1", "h3"], ["h2"]]}}
+    assert steered.cluster.further["run"].places == [["h1", "h3"], ["h2"]]
     steered.steering.forget("run")
-    assert steered.cluster.further == {"run": {}}
+    assert steered.cluster.further == {"run": NOWHERE}
+
+
+def test_an_operator_that_is_not_divided_is_with_the_first_partition_of_the_others(steered: Steered, tmp_path: Path) -> None:
+    write_operator(tmp_path, "metadata", 0, 1)
+    write_operator(tmp_path, "metadata", 1, 6)
+    steered.hold("h3", 0)
+    placed = steered.begin()
+    assert sorted(placed) == [(0, 0), *((1, partition) for partition in range(6))]
+    assert placed[0, 0] == placed[1, 0] == "h3"
+    assert steered.cluster.further["run"].counts == [1, 6]
+    assert len(steered.cluster.further["run"].places) == 6
 
 
 def test_a_run_that_ends_while_its_start_is_placed_is_forgotten(
@@ -624,7 +636,7 @@ def test_a_run_that_ends_while_its_start_is_placed_is_forgotten(
 
     monkeypatch.setattr(steered.cluster, "seconds_since_start", seconds_since_start)
     steered.begin()
-    assert steered.cluster.further == {"run": {}}
+    assert steered.cluster.further == {"run": NOWHERE}
     assert steered.steering.lost("2") == []
 
 
@@ -643,7 +655,7 @@ def test_a_run_that_ends_while_the_driver_is_told_of_it_is_forgotten(
     monkeypatch.setattr(steered.cluster, "tell", tell_as_it_ends)
     steered.become("h1", "h2")
     ending.join()
-    assert steered.cluster.further == {"run": {}}
+    assert steered.cluster.further == {"run": NOWHERE}
 
 
 def test_the_scheduler_hears_of_a_standby_that_comes_later(
@@ -657,10 +669,10 @@ def test_the_scheduler_hears_of_a_standby_that_comes_later(
     (other,) = {"h1", "h2"} - {home}
     steered.hold(other, 0, 1, copy=True, missing_bytes=0)
     steered.steering.look_again("run", after_batch=True)
-    assert steered.cluster.further["run"][2][0] == [home], "nobody has been asked yet"
+    assert steered.cluster.further["run"].places[0] == [home], "nobody has been asked yet"
     monkeypatch.setattr(steered.steering._further, "is_due", lambda run_id: run_id == "run")
     steered.steering.look_again("run", after_batch=True)
-    assert steered.cluster.further["run"][2][0] == [home, other]
+    assert steered.cluster.further["run"].places[0] == [home, other]
     assert len(steered.cluster.told) == 1, "no partition moves"
 
 

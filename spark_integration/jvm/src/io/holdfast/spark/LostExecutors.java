@@ -1,66 +1,74 @@
 package io.holdfast.spark;
 
-import java.lang.reflect.Constructor;
-import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.util.Collection;
 import java.util.Collections;
-import java.util.HashMap;
-import java.util.List;
+import java.util.LinkedHashSet;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
+import java.util.WeakHashMap;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Sends the tasks of an executor that is lost, or is to go, to those that have the state of their partitions.
+ * Sends the tasks of an executor that is lost, or is to go, to those that have the state of their partitions, and lets tasks
+ * wait for an executor that has their state.
  *
  * <p>Spark asks where a stage's partitions belong when the stage begins. A task that is run anew has the locations of then, so
  * it goes to whichever executor is free, which fetches its state. The scheduler tells whatever is in its root pool that an
- * executor is lost, with its lock held, and offers the tasks to nobody before all have heard it. So this is a member of that
- * pool, which never has tasks, and gives those of others new locations. It does not matter whether a task's own manager has
- * put it back into its queues before or does so afterwards.
+ * executor is lost, with its lock held, and offers the tasks to nobody before all have heard it. So this hears of it as a member
+ * of that pool, and gives the tasks of others new locations. It does not matter whether a task's own manager has put it back
+ * into its queues before or does so afterwards. A stage that begins while Spark still believes that state is with an executor
+ * that is gone, as one that is run again may, is looked at before its tasks are offered to anybody.
  *
- * <p>All of Spark that is used here is private to it, and has been the same from 3.5 to 4.3. No fault reaches Spark: it is a
+ * <p>All of Spark that is used for it is private to it, and has been the same from 3.5 to 4.3. No fault reaches Spark: it is a
  * line in the log, once, and the tasks go where they would have gone.
  */
 public final class LostExecutors implements PoolMember.Hearer {
-    private static final String SCHEDULER = "org.apache.spark.scheduler.";
     /** The property of a task's job that has a streaming query's run. */
     private static final String RUN = "spark.jobGroup.id";
+
+    private static final String[] WAITS = {"spark.locality.wait", "spark.locality.wait.process"};
+    /** More are not lost in the time that it takes to tell Spark of new places. */
+    private static final int MOST_LOST = 1000;
 
     private static final Logger LOG = LoggerFactory.getLogger("io.holdfast.spark");
 
     private final Object scheduler;
     private final Object pool;
+    private final boolean isPatient;
+    private final TaskLocations locations;
+    private final StatefulStages stages;
+    private final Class<?> task = Calls.type("org.apache.spark.scheduler.Task");
+    private final Method partition = task.getMethod("partitionId");
+    private final Method partitions = task.getMethod("numPartitions");
+    private final Method members = Calls.type("org.apache.spark.scheduler.Schedulable").getMethod("schedulableQueue");
     private final Map<String, FurtherPlaces> runs = new ConcurrentHashMap<>();
-    private final Map<Class<?>, Field> locations = new HashMap<>();
-    private final Class<?> schedulable = Calls.type(SCHEDULER + "Schedulable");
-    private final Class<?> manager = Calls.type(SCHEDULER + "TaskSetManager");
-    private final Class<?> executorLocation = Calls.type(SCHEDULER + "ExecutorCacheTaskLocation");
-    private final Method members = schedulable.getMethod("schedulableQueue");
-    private final Method tasksOf = manager.getMethod("tasks");
-    private final Method partition = Calls.type(SCHEDULER + "Task").getMethod("partitionId");
-    private final Method partitions = Calls.type(SCHEDULER + "Task").getMethod("numPartitions");
-    private final Method preferred = Calls.type(SCHEDULER + "Task").getMethod("preferredLocations");
-    private final Constructor<?> newLocation = executorLocation.getConstructor(String.class, String.class);
-    private final Method executorId = executorLocation.getMethod("executorId");
-    private final Method addPending = manager.getMethod("addPendingTask", int.class, boolean.class, boolean.class);
-    private final Method isAlive;
+    // What follows is used with the scheduler's lock held.
+    private final Set<String> lost = new LinkedHashSet<>();
+    /** The managers that have been looked at, and until when their tasks wait, as {@code System.nanoTime} says. */
+    private final Map<Object, Long> waiting = new WeakHashMap<>();
+
     private String problem = "";
 
-    private LostExecutors(Object scheduler, Object pool) throws ReflectiveOperationException {
+    private LostExecutors(SparkContext context, Object scheduler, Object pool) throws ReflectiveOperationException {
         this.scheduler = scheduler;
         this.pool = pool;
-        isAlive = Calls.method(scheduler.getClass(), "isExecutorAlive", "");
+        SparkConf conf = (SparkConf) Calls.call(context, "conf");
+        isPatient = conf.get(WAITS[0], "").isEmpty() && conf.get(WAITS[1], "").isEmpty(); // the job has said nothing
+        locations = new TaskLocations(scheduler);
+        stages = stagesOf(context);
     }
 
     /**
-     * Returns the one in the scheduler's pool, which joins it the first time, however many sessions ask. Fails where Spark has no
-     * such thing.
+     * Returns the one in the scheduler's pool, which joins it the first time, however many sessions ask. Fails where Spark has
+     * no such thing.
      */
     public static synchronized LostExecutors of(SparkContext context) throws ReflectiveOperationException {
         Object scheduler = Calls.call(context, "taskScheduler");
@@ -69,9 +77,18 @@ public final class LostExecutors implements PoolMember.Hearer {
         if (there instanceof LostExecutors) {
             return (LostExecutors) there;
         }
-        LostExecutors made = new LostExecutors(scheduler, pool);
+        LostExecutors made = new LostExecutors(context, scheduler, pool);
         PoolMember.join(pool, made);
         return made;
+    }
+
+    private static StatefulStages stagesOf(SparkContext context) {
+        try {
+            return new StatefulStages(context);
+        } catch (ReflectiveOperationException | RuntimeException | LinkageError unknown) {
+            LOG.warn("stages with state are known by how many tasks they have alone: " + unknown);
+            return null;
+        }
     }
 
     /** Takes what {@link FurtherPlaces} reads, after the run that it is about, a word a line. */
@@ -92,107 +109,106 @@ public final class LostExecutors implements PoolMember.Hearer {
 
     @Override
     public void executorLost(String executor) {
+        if (runs.isEmpty()) {
+            return;
+        }
         synchronized (scheduler) { // as whoever calls a manager; of an executor that is to go, Spark tells without it
-            moveTasks(executor, pool);
+            lost.add(executor);
+            if (lost.size() > MOST_LOST) {
+                lost.remove(lost.iterator().next());
+            }
+            withManagers(pool, this::look);
         }
     }
 
-    /** Moves those of a manager, or of the managers in a pool and in pools in it. */
-    private void moveTasks(String executor, Object member) {
+    @Override
+    public void beforeOffers() {
+        if (runs.isEmpty()) {
+            return;
+        }
+        synchronized (scheduler) {
+            withManagers(pool, this::letWait);
+        }
+    }
+
+    private interface Work {
+        void on(Object manager) throws ReflectiveOperationException;
+    }
+
+    /** Does something with a manager, or with the managers in a pool and in pools in it. */
+    private void withManagers(Object member, Work work) {
         try {
-            if (manager.isInstance(member)) {
-                moveTasksOf(executor, member);
+            if (locations.isManager(member)) {
+                work.on(member);
                 return;
             }
             Collection<?> inside = (Collection<?>) members.invoke(member);
             for (Object each : inside == null ? Collections.emptyList() : inside) {
-                moveTasks(executor, each);
+                withManagers(each, work);
             }
         } catch (ReflectiveOperationException | RuntimeException | LinkageError fault) {
-            tell(executor, fault);
+            tell(fault);
         }
     }
 
-    /** Says in the log why tasks are left, but not what it has just said: there may be thousands of executors. */
-    private void tell(String executor, Throwable fault) {
+    /** Says in the log why tasks are left alone, but not what it has just said: Spark offers them each second. */
+    private void tell(Throwable fault) {
         String cause = String.valueOf(fault instanceof InvocationTargetException ? fault.getCause() : fault);
         if (!cause.equals(problem)) {
             problem = cause;
-            LOG.warn("tasks of executor " + executor + " go to any other: " + cause);
+            LOG.warn("tasks of lost executors go to any other: " + cause);
         }
     }
 
-    private void moveTasksOf(String executor, Object manager) throws ReflectiveOperationException {
+    /**
+     * Keeps a manager from giving its tasks to others than those who have their state. Spark does so when an executor has been
+     * free for {@code spark.locality.wait}, whatever the task would cost there.
+     */
+    private void letWait(Object manager) throws ReflectiveOperationException {
+        if (!waiting.containsKey(manager)) {
+            look(manager);
+        }
+        if (waiting.get(manager) - System.nanoTime() > 0) {
+            locations.goOnWaiting(manager);
+        }
+    }
+
+    /** Looks at a manager that is new, or that may have tasks of an executor that has been lost. */
+    private void look(Object manager) throws ReflectiveOperationException {
+        long now = System.nanoTime();
+        boolean isNew = waiting.putIfAbsent(manager, now) == null;
         Properties properties = (Properties) Calls.call(Calls.call(manager, "taskSet"), "properties");
         String run = properties == null ? null : properties.getProperty(RUN);
         FurtherPlaces places = run == null ? null : runs.get(run);
         if (places == null || (Boolean) Calls.call(manager, "isZombie") || (Boolean) Calls.call(manager, "isBarrier")) {
             return;
         }
-        Object[] tasks = (Object[]) tasksOf.invoke(manager);
-        int[] running = (int[]) Calls.call(manager, "copiesRunning");
-        boolean[] successful = (boolean[]) Calls.call(manager, "successful");
-        int moved = 0;
-        for (int i = 0; i < tasks.length; i++) {
-            Object found = prefers(tasks[i], executor) ? locations(tasks[i], places, executor) : null;
-            if (found != null) {
-                field(tasks[i].getClass()).set(tasks[i], found);
-                if (running[i] == 0 && !successful[i]) {
-                    addPending.invoke(manager, i, true, false); // the others' managers do so
-                }
-                moved++;
-            }
-        }
+        Object last = stages == null ? null : stages.lastRdd(Calls.call(manager, "stageId"));
+        TaskLocations.Places placesOf =
+                each -> {
+                    Integer number = partition(each, last, run, places);
+                    return number == null ? null : places.of(number);
+                };
+        int moved = lost.isEmpty() ? 0 : locations.move(manager, lost, placesOf);
         if (moved > 0) {
-            waitForLocations(manager);
-            LOG.warn(moved + " tasks of executor " + executor + " belong where their state is");
+            LOG.warn(moved + " tasks of lost executors belong where their state is");
+        }
+        if (isPatient && (isNew || moved > 0) && areKnown(locations.tasks(manager), placesOf)) {
+            waiting.put(manager, now + TimeUnit.MILLISECONDS.toNanos(places.waitMillis));
         }
     }
 
-    private boolean prefers(Object task, String executor) throws ReflectiveOperationException {
-        Object each = Calls.call(preferred.invoke(task), "iterator");
-        while ((Boolean) Calls.call(each, "hasNext")) {
-            Object location = Calls.call(each, "next");
-            if (executorLocation.isInstance(location) && executor.equals(executorId.invoke(location))) {
-                return true;
-            }
-        }
-        return false;
+    /** Says whether all tasks have state, for the others would wait with them; in a union the first or the last ones have none. */
+    private static boolean areKnown(Object[] tasks, TaskLocations.Places places) throws ReflectiveOperationException {
+        return places.of(tasks[0]) != null && places.of(tasks[tasks.length - 1]) != null;
     }
 
-    /** Returns the locations of all executors of a task's first place that has some left; null if none has. */
-    private Object locations(Object task, FurtherPlaces places, String lost) throws ReflectiveOperationException {
-        Object none = Calls.module("scala.collection.immutable.Nil$");
-        int count = (Integer) partitions.invoke(task);
-        for (List<FurtherPlaces.Executor> place : places.of(count, (Integer) partition.invoke(task))) {
-            Object found = none;
-            for (FurtherPlaces.Executor each : place) {
-                if (!each.id.equals(lost) && (Boolean) isAlive.invoke(scheduler, each.id)) {
-                    found = Calls.call(found, "$colon$colon", newLocation.newInstance(each.host, each.id));
-                }
-            }
-            if (found != none) {
-                return found;
-            }
+    /** Returns the partition of the state that a task works on; null if it works on none. */
+    private Integer partition(Object task, Object last, String run, FurtherPlaces places) throws ReflectiveOperationException {
+        Integer number = (Integer) partition.invoke(task);
+        if (last != null) {
+            return stages.partition(last, number, run);
         }
-        return null;
-    }
-
-    /** Lets a manager wait for tasks' locations as long as when the stage began, though it may have given up doing so. */
-    private static void waitForLocations(Object manager) throws ReflectiveOperationException {
-        Calls.call(manager, "recomputeLocality");
-        Object nearest = Calls.type(SCHEDULER + "TaskLocality").getMethod("PROCESS_LOCAL").invoke(null);
-        Object some = Calls.type("scala.Some").getConstructor(Object.class).newInstance(nearest);
-        Calls.call(manager, "resetDelayScheduleTimer", some);
-    }
-
-    private Field field(Class<?> task) throws NoSuchFieldException {
-        Field field = locations.get(task);
-        if (field == null) {
-            field = task.getDeclaredField("preferredLocs");
-            field.setAccessible(true);
-            locations.put(task, field);
-        }
-        return field;
+        return places.hasOperatorOf((Integer) partitions.invoke(task)) ? number : null;
     }
 }

@@ -14,7 +14,11 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 final class PoolMember implements InvocationHandler {
     /** Hears what a pool's members are told. It throws nothing. */
     interface Hearer {
+        /** Hears that an executor is lost, or is to go. */
         void executorLost(String id);
+
+        /** Hears that tasks are about to be offered to executors. */
+        void beforeOffers();
     }
 
     private static final String NAME = "holdfast: tasks of executors that are lost";
@@ -54,7 +58,8 @@ final class PoolMember implements InvocationHandler {
             case "executorDecommission":
                 hearer.executorLost((String) arguments[0]);
                 return null;
-            case "getSortedTaskSetQueue":
+            case "getSortedTaskSetQueue": // Spark asks for it when it is to offer anything, and at no other time
+                hearer.beforeOffers();
                 return noTasks;
             case "schedulableQueue":
                 return noMembers;
