@@ -134,32 +134,32 @@ def _add(partitions: dict[int, int], info: HoldingsInfo, name: str, from_version
 
 def fetched(cluster: Cluster) -> dict[str, int]:
     """Return how many bytes the daemon of each node that lives has fetched so far, but for standby copies."""
-    found = {}
-    for node in cluster.nodes:
-        if node.lives:
-            with node.client() as client:
-                counters = client.status().counters
-            found[node.name] = counters["bytes_fetched"] - counters["standby_bytes_fetched"]
-    return found
+    counters = _counters(cluster)
+    return {name: each["bytes_fetched"] - each["standby_bytes_fetched"] for name, each in counters.items()}
+
+
+def fetched_for_copies(cluster: Cluster) -> dict[str, int]:
+    """Return how many bytes the daemon of each node that lives has fetched for standby copies so far."""
+    return {name: each["standby_bytes_fetched"] for name, each in _counters(cluster).items()}
 
 
 def fetched_by_standbys(cluster: Cluster) -> int:
     """Return how many bytes all nodes that live have fetched for standby copies so far."""
-    return _counted(cluster, "standby_bytes_fetched")
+    return sum(fetched_for_copies(cluster).values())
 
 
 def sent(cluster: Cluster) -> int:
     """Return how many bytes all nodes that live have sent to the store so far."""
-    return _counted(cluster, "bytes_uploaded")
+    return sum(each["bytes_uploaded"] for each in _counters(cluster).values())
 
 
-def _counted(cluster: Cluster, counter: str) -> int:
-    total = 0
+def _counters(cluster: Cluster) -> dict[str, dict[str, int]]:
+    found = {}
     for node in cluster.nodes:
         if node.lives:
             with node.client() as client:
-                total += client.status().counters[counter]
-    return total
+                found[node.name] = client.status().counters
+    return found
 
 
 def are_covered(cluster: Cluster, name: str, partitions: int) -> bool:
