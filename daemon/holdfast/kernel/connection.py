@@ -81,7 +81,7 @@ class Connection:
         Does nothing before pyfuse3 has read its first request.
         """
         self.interrupt = native.interrupt
-        """Make ``serve``, further up the stack, return after the current request."""
+        """Make ``serve``, further up the stack, return after the current request, because of a task that was scheduled."""
         self.stop_serving = native.remove_native_reply
         """Stop answering for the file or directory ``node``. Does nothing for one that is not served."""
         self.hold_writes = native.hold_writes

@@ -12,8 +12,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from holdfast.fs.fuse.event_loop_wait import served_when_idle
-from holdfast.fs.fuse.worker_turns import Readiness
+from holdfast.fs.fuse.event_loop_wait import Readiness, served_when_idle
 from holdfast.kernel import Connection
 
 
@@ -34,7 +33,7 @@ class Idling:
             return True
         return not select.select([events], [], [], seconds)[0]
 
-    def interrupt(self) -> None:
+    def interrupt(self, task: object) -> None:
         self.interrupted = True
 
     def once(self, work: Callable[[int], None]) -> None:

@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from holdfast.fs.fuse.worker_turns import take_turns
+from holdfast.fs.fuse.event_loop_wait import take_turns
 
 seam: Any = pyfuse3
 

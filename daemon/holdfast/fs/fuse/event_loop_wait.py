@@ -1,26 +1,46 @@
-"""Serves requests while the event loop is idle, without waking it up.
+"""Waiting for requests in the event loop: they are served while it is idle, and what is left goes to pyfuse3's workers.
 
 A request that wakes the loop, passes through one of pyfuse3's workers and lets the loop fall asleep again costs 120 µs of
 Python, but most replies take less than ten. So just before the loop would sleep, the C module sleeps in its place. It waits
 for the mount and for the loop's own events, and answers requests that need no task (``kernel.Connection.serve``). Only the
-others wake a worker.
+others wake a worker. This needs the descriptor on which the loop waits. Trio does not reveal it, but the kernel does, in
+``/proc``.
 
-This needs the descriptor on which the loop waits. Trio does not reveal it, but the kernel does, in ``/proc``.
+Of pyfuse3's several workers, the one that holds a lock waits for the descriptor, and the others wait for the lock. With
+``trio.Lock`` every request costs a hand-over to another worker and two rounds of the event loop. Here the lock stays free
+when it is released: the worker that has just replied takes it again, and another one is woken only if that worker has to
+wait for something else. A request that is already there is read without a round of the event loop, but only within a slice
+of time, so that other tasks can run. This halves the time of a stat (docs/performance.md). pyfuse3 looks up its event loop
+in its module variable ``trio``, for its own asyncio mode; this module replaces it.
 """
 
 from __future__ import annotations
 
 import os
+import select
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any, Protocol
 
+import pyfuse3
 import trio
 
-from holdfast.fs.fuse.worker_turns import Readiness
 from holdfast.kernel import Connection
 
 _DESCRIPTORS = Path("/proc/self/fdinfo")
+_SLICE_SECONDS = 0.001  # far above a request's 20 µs, far below what users notice
+
+
+class Readiness(Protocol):
+    """Tells when pyfuse3's descriptor is readable, and ends such waits, like the functions of ``trio.lowlevel``."""
+
+    async def wait_readable(self, fd: int) -> None:
+        """Return when ``fd`` may be readable."""
+
+    def notify_closing(self, fd: int) -> None:
+        """End all waits for ``fd`` with ``trio.ClosedResourceError``."""
 
 
 @asynccontextmanager
@@ -61,6 +81,8 @@ class _IdleService(trio.abc.Instrument):
         self._token = trio.lowlevel.current_trio_token()
         self._has_begun = False
         self._has_ended = False
+        self.task_scheduled = connection.interrupt  # type: ignore[assignment, method-assign]
+        """Stops serving: a task is runnable, so the loop has work. It is C's function, because it is called so often."""
 
     async def wait_readable(self, fd: int) -> None:
         """Return when pyfuse3 may have a request to read from ``fd``. It must read the first one itself."""
@@ -88,11 +110,6 @@ class _IdleService(trio.abc.Instrument):
             raise
         if is_over and timeout > 0:
             self._token.run_sync_soon(_wake, idempotent=True)
-
-    def task_scheduled(self, task: trio.lowlevel.Task) -> None:
-        """Stop serving: a task is runnable, so the loop has work."""
-        del task
-        self._connection.interrupt()
 
     def _end(self) -> None:
         self._has_ended, self._has_begun = True, False
@@ -133,3 +150,83 @@ def _watcher_of(fd: int) -> int | None:
                 if watched in entry.read_text():
                     return int(entry.name)
     return None
+
+
+def take_turns(readiness: Readiness) -> None:
+    """Install this scheme for pyfuse3's workers in this event loop. Call it before ``pyfuse3.main``."""
+    turns = _Turns()
+    trio.lowlevel.add_instrument(turns)
+    pyfuse3.trio = _Trio(turns, readiness)  # type: ignore[attr-defined]
+
+
+class _Turns(trio.abc.Instrument):
+    """The lock that the workers share. If it is free while workers are parked, the current task step has not ended yet."""
+
+    def __init__(self) -> None:
+        self._taken = False
+        self._parked: deque[trio.lowlevel.Task] = deque()
+
+    async def __aenter__(self) -> None:
+        while self._taken:
+            await self._park()
+        self._taken = True
+
+    async def __aexit__(self, *problem: object) -> None:
+        self._taken = False
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        """Wake a parked worker after a task step, if the lock is free."""
+        del task
+        if not self._taken and self._parked:
+            trio.lowlevel.reschedule(self._parked.popleft())
+
+    async def _park(self) -> None:
+        task = trio.lowlevel.current_task()
+
+        def leave(_: object) -> trio.lowlevel.Abort:
+            self._parked.remove(task)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._parked.append(task)
+        await trio.lowlevel.wait_task_rescheduled(leave)
+
+
+class _LowLevel:
+    """Stands in for ``trio.lowlevel``, with a faster ``wait_readable`` for pyfuse3's only descriptor."""
+
+    def __init__(self, readiness: Readiness) -> None:
+        self._readiness = readiness
+        self._poll: select.poll | None = None
+        self._until = 0.0
+        self.notify_closing = readiness.notify_closing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(trio.lowlevel, name)
+
+    async def wait_readable(self, fd: int) -> None:
+        """Return when ``fd`` is readable."""
+        if self._poll is None:
+            self._poll = select.poll()
+            self._poll.register(fd, select.POLLIN)
+        if not self._poll.poll(0):
+            await self._readiness.wait_readable(fd)
+        elif trio.current_time() < self._until:
+            return
+        else:
+            await trio.lowlevel.checkpoint()
+        self._until = trio.current_time() + _SLICE_SECONDS
+
+
+class _Trio:
+    """Stands in for ``trio``, with the replacements above."""
+
+    def __init__(self, turns: _Turns, readiness: Readiness) -> None:
+        self._turns = turns
+        self.lowlevel = _LowLevel(readiness)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(trio, name)
+
+    def Lock(self) -> _Turns:  # noqa: N802 the name of trio's class
+        """Return the lock for the workers. pyfuse3 calls this once."""
+        return self._turns

@@ -13,7 +13,7 @@ import trio
 from holdfast.errors import FuseUnavailableError, MountpointError, TakeoverError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.fuse.event_loop_wait import served_when_idle
+from holdfast.fs.fuse.event_loop_wait import served_when_idle, take_turns
 from holdfast.fs.fuse.execution import mark_execution
 from holdfast.fs.fuse.immediate_replies import ImmediateReplies
 from holdfast.fs.fuse.kernel_notifications import KernelNotifier
@@ -21,7 +21,6 @@ from holdfast.fs.fuse.later_replies import LaterReplies
 from holdfast.fs.fuse.operations import Operations
 from holdfast.fs.fuse.request_observer import RequestObserver
 from holdfast.fs.fuse.request_turns import Turns
-from holdfast.fs.fuse.worker_turns import take_turns
 from holdfast.kernel import TAKEOVER, InitFlag
 from holdfast.mount import covered_directory, fuse_device, mounting, read_ahead
 from holdfast.mount import mountpoint as mountpoints

@@ -229,10 +229,10 @@ static PyObject *serve(PyObject *self, PyObject *args)
 	return PyBool_FromLong(event_loop_wait_serve(mounting.fd, events, handed_over, seconds));
 }
 
-static PyObject *interrupt(PyObject *self, PyObject *args)
+static PyObject *interrupt(PyObject *self, PyObject *task)
 {
 	(void)self;
-	(void)args;
+	(void)task;
 	event_loop_wait_interrupt();
 	Py_RETURN_NONE;
 }
@@ -410,7 +410,7 @@ static PyMethodDef methods[] = {
 	{"answer_directly", answer_directly, METH_VARARGS, PyDoc_STR("Set the function that is called before pyfuse3.")},
 	{"reply", reply, METH_VARARGS, PyDoc_STR("Reply to a request for which that function returned True.")},
 	{"serve", serve, METH_VARARGS, PyDoc_STR("Answer requests while the event loop sleeps.")},
-	{"interrupt", interrupt, METH_NOARGS, PyDoc_STR("Make serve return after the current request.")},
+	{"interrupt", interrupt, METH_O, PyDoc_STR("Make serve return after the current request: a task was scheduled.")},
 	{"add_native_reply", add_native_reply, METH_VARARGS, PyDoc_STR("Answer some requests for a file or directory from its descriptor.")},
 	{"remove_native_reply", remove_native_reply, METH_VARARGS, PyDoc_STR("Stop answering for a file or directory.")},
 	{"register", register_file, METH_VARARGS, PyDoc_STR("Register a file for passthrough; return its backing id.")},
