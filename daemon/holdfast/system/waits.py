@@ -71,3 +71,30 @@ def resumed(operation: Coroutine[Any, Any, _T]) -> Generator[Any, Any, _T]:
     """Continue a suspended operation in the running task."""
     result: _T = yield from operation
     return result
+
+
+@coroutine
+def marked(operation: Coroutine[Any, Any, _T], mark: Callable[[int], None], number: int) -> Generator[Any, Any, _T]:
+    """Carry out an operation in the running task: ``mark`` gets ``number`` as each of its steps begins, and 0 at its end.
+
+    Between its steps it waits, and what it waits for is not its doing.
+    """
+    step: Callable[[Any], Any] = operation.send
+    argument: object = None
+    while True:
+        mark(number)
+        try:
+            trap = step(argument)
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+        finally:
+            mark(0)
+        try:
+            argument = yield trap
+            step = operation.send
+        except GeneratorExit:
+            operation.close()
+            raise
+        except BaseException as problem:  # noqa: BLE001 it is the operation's
+            step, argument = operation.throw, problem

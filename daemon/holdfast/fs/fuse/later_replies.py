@@ -12,10 +12,9 @@ from typing import Any
 import trio
 
 from holdfast.fs.fuse.error_replies import errno_of
-from holdfast.fs.fuse.execution import executed
-from holdfast.fs.fuse.operation_times import name_of
-from holdfast.fs.fuse.request_observer import Observation, Request, RequestObserver, errno_in
+from holdfast.fs.fuse.request_observer import Observation, Request, RequestObserver, errno_in, name_of
 from holdfast.kernel import Connection
+from holdfast.system.waits import marked
 from holdfast.telemetry import OBSERVED, Counters
 
 
@@ -43,7 +42,7 @@ class LaterReplies:
     async def _reply(self, request: int, work: Coroutine[Any, Any, bytes | int | None], observation: Observation) -> None:
         OBSERVED.set(observation.notes)
         try:
-            answer = await executed(work, self._connection.executing, request)
+            answer = await marked(work, self._connection.executing, request)
             assert answer is not None, "only a request that has not waited may be left to pyfuse3"
         except Exception as problem:  # noqa: BLE001 the boundary is where all else ends
             answer = errno_of(problem, name_of(observation.opcode), self._counters)

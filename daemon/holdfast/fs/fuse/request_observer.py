@@ -1,32 +1,45 @@
-"""Observing the kernel's requests: how long each takes, and, while somebody watches, what it is about.
+"""Observing the kernel's requests: how long each takes, by kind and zone, and, while somebody watches, what it is about.
 
-Nobody watching is the rule, and costs nothing: then requests that are answered at once never come here, as the C module
-times them. The first watcher puts a function in front of ``ImmediateReplies`` that describes them too, and nothing is
-answered without Python until the last one is gone.
+The time is that from reading a request to the reply. The C module times those that are answered at once, and counts in the
+same array (native/latency_counts.h). What the kernel does by itself, reading and writing of files in passthrough above all,
+is no request and is in no count.
+
+Nobody watching is the rule, and costs nothing: then requests that are answered at once never come here. The first watcher
+puts a function in front of ``ImmediateReplies`` that describes them too, and nothing is answered without Python until the
+last one is gone.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from array import array
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from errno import ENOENT
 from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.errors import HoldfastError
 from holdfast.fs.fuse import wire_format
-from holdfast.fs.fuse.execution import executed
-from holdfast.fs.fuse.operation_times import OperationTimes, name_of
 from holdfast.fs.fuse.wire_format import node_of
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.node_table import NodeTable
-from holdfast.kernel import Connection, Opcode
+from holdfast.kernel import OPCODE_LIMIT, Connection, Opcode
 from holdfast.kernel.native_module import ImmediateReply
-from holdfast.telemetry import SLOW_NS, Notes, Observed, OperationFeed, SlowOperations
+from holdfast.system.waits import marked
+from holdfast.telemetry import SLOW_NS, Histogram, Latencies, Notes, Observed, OperationFeed, SlowOperations
 
 _T = TypeVar("_T")
+_US, _MS, _S = 1_000, 1_000_000, 1_000_000_000
+_BOUNDS_NS = (
+    *(5 * _US, 10 * _US, 25 * _US, 50 * _US, 100 * _US, 250 * _US, 500 * _US),
+    *(_MS, 5 * _MS, 25 * _MS, 100 * _MS, 500 * _MS, 2_500 * _MS, 10 * _S, 60 * _S),
+)
+"""The ends of the buckets in nanoseconds, from what C answers to what waits for a store that is down."""
+_ROOT_ZONE = "/"
+_CALLED = {Opcode.RENAME2: "rename", Opcode.BATCH_FORGET: "forget"}
 _NAME_AT = {
     Opcode.LOOKUP: 0,
     Opcode.UNLINK: 0,
@@ -37,6 +50,67 @@ _NAME_AT = {
 """The position in the body of a request at which the name of a directory entry begins."""
 _RENAMES = {Opcode.RENAME: wire_format.NODE.size, Opcode.RENAME2: wire_format.RENAME2.size}
 _NEW_NAMES = {"lookup", "create", "mkdir", "mknod", "symlink", "unlink", "rmdir"}
+
+
+class OperationTime(NamedTuple):
+    """The durations of one kind of request in one zone."""
+
+    operation: str
+    zone: str
+    durations: Histogram
+
+
+class OperationTimes:
+    """The histograms. ``zones`` has the number of each directory in the root, from 1 on; all else in the root has 0."""
+
+    def __init__(self, zones: Mapping[bytes, int]) -> None:
+        self._names = [_ROOT_ZONE, *(name.decode() for name in zones)]
+        self._rows = range(OPCODE_LIMIT * len(self._names))
+        self._latencies = Latencies(len(self._rows), _BOUNDS_NS)
+        self.zone = array("I", [0])
+        """The number of the zone of the request that is being answered at once."""
+
+    def zone_name(self, zone: int) -> str:
+        """Return the name of a zone: its directory in the root."""
+        return self._names[zone]
+
+    def count_in(self, connection: Connection) -> None:
+        """Let the C module count what is answered directly."""
+        latencies = self._latencies
+        connection.count_latencies(latencies.counts, len(self._names), latencies.bounds, self.zone)
+
+    def observe(self, opcode: Opcode, zone: int, nanoseconds: int) -> None:
+        """Count a request."""
+        self._latencies.observe(opcode * len(self._names) + zone, nanoseconds)
+
+    def hand_over(self, opcode: Opcode, zone: int, nanoseconds: int) -> None:
+        """Do what ``observe`` does, for a thread: the request is counted at the next ``take_over``."""
+        self._latencies.hand_over(opcode * len(self._names) + zone, nanoseconds)
+
+    def take_over(self) -> None:
+        """Count what threads have handed over."""
+        self._latencies.take_over()
+
+    def all(self) -> Iterator[OperationTime]:
+        """Return what was counted, kind by kind."""
+        self.take_over()
+        for operation, opcodes in groupby(sorted(Opcode, key=name_of), key=name_of):
+            opcodes_of_it = list(opcodes)
+            for zone, name in enumerate(self._names):
+                rows = (opcode * len(self._names) + zone for opcode in opcodes_of_it)
+                durations = self._latencies.histogram(*rows)
+                if durations is not None:
+                    yield OperationTime(operation, name, durations)
+
+    def together(self) -> Histogram | None:
+        """Return what was counted, all kinds and zones together; None if that is nothing."""
+        self.take_over()
+        return self._latencies.histogram(*self._rows)
+
+
+def name_of(opcode: Opcode) -> str:
+    """Return the name under which a kind of request is counted and shown."""
+    return _CALLED.get(opcode, opcode.name.lower())
 
 
 class Subject(NamedTuple):
@@ -77,8 +151,8 @@ class RequestObserver:
         self._connection.answer_directly(answers, self._opcodes)
 
     def executed(self, work: Coroutine[Any, Any, _T]) -> Awaitable[_T]:
-        """Return ``work`` of the request whose handler runs, with marks (``execution``). Call it before its first await."""
-        return executed(work, self._connection.executing, self._connection.request())
+        """Return ``work`` of the request whose handler runs, each step marked. Call it before the handler's first await."""
+        return marked(work, self._connection.executing, self._connection.request())
 
     def begin(self, opcode: Opcode, arguments: tuple[object, ...]) -> Observation:
         """Begin to observe a request that is replied to by a task. Call it before the first await.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from functools import partial
 from pathlib import Path
 
 import pyfuse3
@@ -14,17 +15,17 @@ from holdfast.errors import FuseUnavailableError, MountpointError, TakeoverError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.event_loop_wait import served_when_idle, take_turns
-from holdfast.fs.fuse.execution import mark_execution
 from holdfast.fs.fuse.immediate_replies import ImmediateReplies
 from holdfast.fs.fuse.kernel_notifications import KernelNotifier
 from holdfast.fs.fuse.later_replies import LaterReplies
 from holdfast.fs.fuse.operations import Operations
-from holdfast.fs.fuse.request_observer import RequestObserver
+from holdfast.fs.fuse.request_observer import RequestObserver, name_of
 from holdfast.fs.fuse.request_turns import Turns
-from holdfast.kernel import TAKEOVER, InitFlag
+from holdfast.kernel import TAKEOVER, Connection, InitFlag, Opcode
 from holdfast.mount import covered_directory, fuse_device, mounting, read_ahead
 from holdfast.mount import mountpoint as mountpoints
 from holdfast.mount.covered_directory import Ground
+from holdfast.telemetry import EventLog
 
 _log = logging.getLogger("holdfast.fs")
 _MOMENT_SECONDS = 0.001
@@ -131,7 +132,7 @@ class Session:
         self._connection.attach()
         answers = ImmediateReplies(base, files, self._connection, self.turns, self.observer.times, self._later)
         self.observer.answer_directly(answers.answer, answers.opcodes)
-        mark_execution(base, self._connection)
+        _mark_execution(base, self._connection)
         logging.getLogger("pyfuse3").addFilter(_WithdrawnRequests())
         self._kernel.connect()
 
@@ -210,3 +211,21 @@ class Session:
 def _check_device() -> None:
     if (found := fuse_device.why_unusable()) is not None:
         raise FuseUnavailableError(": ".join(found))
+
+
+def _mark_execution(base: Foundation, connection: Connection) -> None:
+    """Mark for the next daemon which request this one executes (``system.waits.marked``), and refuse those that ended one.
+
+    The C module sets the mark while it answers, and when it hands a request to pyfuse3.
+    """
+    mark = base.parts.session.executed
+    connection.mark_execution(mark.word, mark.refused(), partial(_tell, base.parts.events))
+
+
+def _tell(events: EventLog, opcode: int, _: int, node_id: int, uid: int, __: int, pid: int, ___: bytes) -> None:
+    """Tell the operator of a request that was refused. Its node is not looked up: that may be what ended daemons."""
+    operation = name_of(Opcode(opcode)) if opcode in list(Opcode) else str(opcode)
+    _log.warning(
+        "%s of inode %d by user %d (process %d) is refused: daemons have ended during it", operation, node_id, uid, pid
+    )
+    events.emit("request-refused", operation=operation, inode=node_id, uid=uid, pid=pid)
