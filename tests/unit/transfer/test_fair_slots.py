@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from holdfast.fs.fuse.request_turns import RequestTurns
+from holdfast.fs.fuse.later_replies import RequestTurns
 from holdfast.telemetry import EventLog, RareEvents
 from holdfast.transfer.fair_slots import ASKING_USER, BEHIND_ALL, IN_BACKGROUND, FairSlots
 

@@ -23,10 +23,9 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse import wire_format
 from holdfast.fs.fuse.error_replies import errno_of
 from holdfast.fs.fuse.fsync_threads import Syncs
-from holdfast.fs.fuse.later_replies import LaterReplies
+from holdfast.fs.fuse.later_replies import LaterReplies, Turns
 from holdfast.fs.fuse.readdir_replies import ReaddirReplies
 from holdfast.fs.fuse.request_observer import OperationTimes, Request, name_of
-from holdfast.fs.fuse.request_turns import Turns
 from holdfast.fs.fuse.wire_format import changes_nothing, handle_of, node_of
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node

@@ -16,8 +16,8 @@ from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.entry_attributes import attributes_of, directory_entry, entry_of
 from holdfast.fs.fuse.error_replies import replies
+from holdfast.fs.fuse.later_replies import Turns
 from holdfast.fs.fuse.request_observer import RequestObserver
-from holdfast.fs.fuse.request_turns import Turns
 from holdfast.fs.fuse.wire_format import changes_nothing, handle_of, listing_flags, node_of
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node

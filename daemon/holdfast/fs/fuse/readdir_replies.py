@@ -16,9 +16,8 @@ import trio
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse import wire_format
-from holdfast.fs.fuse.later_replies import LaterReplies
+from holdfast.fs.fuse.later_replies import LaterReplies, RequestTurns
 from holdfast.fs.fuse.request_observer import Request
-from holdfast.fs.fuse.request_turns import RequestTurns
 from holdfast.fs.fuse.wire_format import listing_flags
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.listing import Bare, dots

@@ -17,10 +17,9 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.event_loop_wait import served_when_idle, take_turns
 from holdfast.fs.fuse.immediate_replies import ImmediateReplies
 from holdfast.fs.fuse.kernel_notifications import KernelNotifier
-from holdfast.fs.fuse.later_replies import LaterReplies
+from holdfast.fs.fuse.later_replies import LaterReplies, Turns
 from holdfast.fs.fuse.operations import Operations
 from holdfast.fs.fuse.request_observer import RequestObserver, name_of
-from holdfast.fs.fuse.request_turns import Turns
 from holdfast.kernel import TAKEOVER, Connection, InitFlag, Opcode
 from holdfast.mount import covered_directory, fuse_device, mounting, read_ahead
 from holdfast.mount import mountpoint as mountpoints
@@ -32,7 +31,7 @@ _MOMENT_SECONDS = 0.001
 _MOST_REQUESTS = 8192
 """The limit of requests that pyfuse3 handles at once. Those that wait are tasks of ``LaterReplies``, limited by user.
 
-Far more than those of one user (``request_turns``)."""
+Far more than those of one user (``RequestTurns``)."""
 
 
 class _WithdrawnRequests(logging.Filter):
