@@ -2,6 +2,17 @@
 
 ``commit``: the object is stored before close returns. ``async``: the bytes are synced and marked here, the upload follows.
 ``local``: the bytes are synced here. In zones that send nothing, close does nothing.
+
+The kernel sends FLUSH for every close and does not say whether other descriptors are left. A process that starts a program
+passes all its descriptors on, and exec(2) or the child closes them. Hadoop starts a ``chmod`` for each file that it creates.
+If each close counted, each file being written would be sent incomplete, and the ``chmod``, for which a task waits, would
+wait for the upload. So the process that opened a file for writing is recorded (``note_writer``). While it is the only writer
+and has closed none of its descriptors, its own close is still to come, at the latest when it exits, and closes of other
+processes are ignored.
+
+In doubt a close counts: with several writers, after a takeover, for processes that the daemon does not see. A process that
+shares its descriptor table with another (clone(2), CLONE_FILES) may close for both and is still ignored. Its bytes are sent
+with the last handle.
 """
 
 from __future__ import annotations
@@ -13,7 +24,7 @@ import trio
 
 from holdfast.errors import FileBusyError, NameNotStorableError, RemoteError, WriteOnceError
 from holdfast.fs.file_io.digest_check import DigestCheck
-from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
+from holdfast.fs.file_io.passthrough import PassthroughWrites
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import path_of
@@ -23,6 +34,7 @@ from holdfast.fs.writeback.sending import Sending
 from holdfast.index import Entry
 from holdfast.store import holds_for, is_unsent, unmark_unsent, unsent_mark, was_not_accepted
 from holdfast.system.file_id import file_stat
+from holdfast.system.processes import leader_of
 from holdfast.system.waits import before_waiting
 
 
@@ -82,10 +94,6 @@ class Committer:
         """fsync(2), fdatasync(2)."""
         await trio.to_thread.run_sync(os.fdatasync if data_only else os.fsync, opened.fd)
         await self.commit(opened, wait_for_store=True)
-
-    def sends(self, opened: OpenFile) -> bool:
-        """Say whether the file is sent to a store under its present names, or would be had it not lost its name."""
-        return opened.lost or bool(self._policy.sent_names(opened.node.names()))
 
     def has_unsent_at_end(self, opened: OpenFile) -> bool:
         """Say whether this is the last handle and bytes are unsent (written through a mapping) that are not queued.
@@ -190,3 +198,26 @@ class Committer:
         self._copies.drop(path, stat.st_ino)
         if not self._policy.has_digest(opened.node):
             self._index.entries.discard(stat.st_ino)
+
+
+def note_writer(opened: OpenFile, thread: int) -> None:
+    """Note that ``thread`` is about to get a writable handle, whose closes the kernel will report."""
+    opened.opened_by(_process(thread))
+
+
+def closes_inherited(opened: OpenFile, thread: int) -> bool:
+    """Say whether ``thread`` closes a descriptor inherited from a process that will still close its own."""
+    if opened.writer == 0:
+        return False
+    process = _process(thread)
+    if process not in (0, opened.writer):
+        return True
+    opened.closed_by_writer()
+    return False
+
+
+def _process(thread: int) -> int:
+    try:
+        return leader_of(thread)
+    except (OSError, ValueError):
+        return 0

@@ -9,11 +9,9 @@ from holdfast.fs.file_io.background import Background
 from holdfast.fs.file_io.cache_miss import CacheMiss
 from holdfast.fs.file_io.commit import Committer
 from holdfast.fs.file_io.digest_check import DigestCheck
-from holdfast.fs.file_io.handle_table import HandleTable
 from holdfast.fs.file_io.local_files import LocalFiles
-from holdfast.fs.file_io.new_handle import HandOut
 from holdfast.fs.file_io.open import Opening
-from holdfast.fs.file_io.open_files import OpenFiles
+from holdfast.fs.file_io.open_files import HandleTable, OpenFiles
 from holdfast.fs.file_io.open_limits import OpenLimits
 from holdfast.fs.file_io.passthrough import Passthrough
 from holdfast.fs.file_io.prefetch import Prefetcher
@@ -41,11 +39,10 @@ class Files:
         self.files = OpenFiles(base, views.times, self.passthrough, self.handles, self.open_limits, closed)
         self.check = DigestCheck(base, verifier)
         self.committer = Committer(base, sending, self.passthrough_writes, self.check)
-        self.handing_out = HandOut(self.files, self.passthrough, self.handles, self.committer, self.open_limits)
         misses = CacheMiss(base, views.revalidation)
         arriving = ArrivingFiles(base, misses, self.passthrough)
         self.local_files = LocalFiles(misses, arriving, self.check, base.locks)
         self.prefetcher = Prefetcher(base)
-        self.opening = Opening(base, views.guard, self.files, self.handing_out, self.local_files, self.prefetcher)
+        self.opening = Opening(base, views.guard, self.files, self.local_files, self.prefetcher)
         self.read_write = ReadWrite(base, self.files, self.local_files, self.handles)
         self.releasing = Releasing(base, self.files, self.handles, self.passthrough_writes, self.committer, self.background)

@@ -14,8 +14,7 @@ from functools import partial
 from holdfast.errors import WriteOnceError
 from holdfast.fs.file_io.cache_miss import TRIES, changes_too_fast
 from holdfast.fs.file_io.local_files import LocalFiles
-from holdfast.fs.file_io.new_handle import Handle, HandOut
-from holdfast.fs.file_io.open_files import OpenFiles
+from holdfast.fs.file_io.open_files import Handle, OpenFiles
 from holdfast.fs.file_io.prefetch import Prefetcher
 from holdfast.fs.file_io.separation import Separation
 from holdfast.fs.foundation import Foundation
@@ -37,7 +36,6 @@ class Opening:
         base: Foundation,
         guard: FallbackGuard,
         files: OpenFiles,
-        handing_out: HandOut,
         local_files: LocalFiles,
         prefetcher: Prefetcher,
     ) -> None:
@@ -46,7 +44,6 @@ class Opening:
         self._entries, self._counters = base.parts.index.entries, base.parts.counters
         self._guard = guard
         self._files = files
-        self._handing_out = handing_out
         self._misses, self._arriving, self._check = local_files.misses, local_files.arriving, local_files.check
         self._prefetcher = prefetcher
         self._separation = Separation(base, prefetcher)
@@ -69,7 +66,7 @@ class Opening:
         opened = await self.acquire(node, flags, thread=caller.pid)
         if caller.uid and node.backing != before:
             self._check_fetched(opened, flags, caller)
-        return self._handing_out.hand_out(opened, request, caller, changes=changes, executes=executes(flags))
+        return self._files.hand_out(opened, request, caller, changes=changes, executes=executes(flags))
 
     async def acquire(self, node: Node, flags: int, *, thread: int | None = None) -> OpenFile:
         """Open a node for use inside the daemon; end with ``OpenFiles.release``. Raises as ``open`` does.

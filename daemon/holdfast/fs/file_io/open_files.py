@@ -1,7 +1,11 @@
-"""The open nodes: lookup by handle, use inside the daemon, changes, and close with the last handle.
+"""The open nodes: handles for the kernel, use inside the daemon, changes, and close with the last handle.
 
 A node is open from the moment its backing descriptor exists until the kernel has released its last handle and the descriptor
 has no user inside the daemon.
+
+The kernel's handles are recorded for the next daemon. Every OPEN, CREATE and RELEASE counts once, even if it is resent. It
+is counted in the last step before its reply, without an await between. So of all requests counted when a daemon was killed,
+at most one had no reply.
 """
 
 from __future__ import annotations
@@ -10,18 +14,94 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
-from holdfast.fs.file_io.handle_table import HandleTable
+from holdfast.fs.file_io.commit import note_writer
 from holdfast.fs.file_io.open_limits import OpenLimits
 from holdfast.fs.file_io.passthrough import Passthrough
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.attributes import NamelessStat, Stat, of_file
+from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.hot_files import LONG_PATIENCE_SECONDS
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile, open_local, without_privileges
 from holdfast.fs.remote_view.object_times import ObjectTimes
+from holdfast.session import NUMBER_MASK, SessionTables, version_mark
 from holdfast.store import QUICKLY_FREED_BYTES
 from holdfast.system.file_id import file_stat
+
+
+class Handle(NamedTuple):
+    """An open file for the kernel: whether its open may change bytes, and whether the kernel should send FLUSH for it."""
+
+    opened: OpenFile
+    changes: bool
+    sends_flush: bool
+
+
+class HandleTable:
+    """The kernel's handles, in ``OpenTable`` for the next daemon. ``OpenFile.slot`` is the file's slot in the table."""
+
+    def __init__(self, session: SessionTables) -> None:
+        self._table = session.opens
+        self._counted = session.records.numbers() | session.opens.numbers()
+        session.records.add_numbers(self._counted)
+
+    def is_counted(self, request: int) -> bool:
+        """Say whether an earlier daemon has counted the request."""
+        return request & NUMBER_MASK in self._counted
+
+    def opened(self, opened: OpenFile, request: int, *, writes: bool, executes: bool) -> None:
+        """Count one more handle, just before the reply to this OPEN or CREATE. ``opened`` counts it already."""
+        table = self._table
+        if opened.slot == 0:
+            slot = table.add(
+                opened.node.id,
+                opened.backing_id or 0,
+                writes=writes,
+                exclusive=opened.exclusive,
+                uid=opened.charged_uid,
+            )
+            opened.count_for_next_daemon(slot)
+        elif self.is_counted(request):
+            opened.uncount()
+            return
+        elif writes and not opened.writes:
+            table.note_writes(opened.slot)
+        if opened.has_strangers:
+            table.note_strangers(opened.slot)
+        if writes:
+            opened.note_writing_handle()
+        if executes:
+            opened.begin_running()
+            table.count_programs(opened.slot, 1)
+        table.count(opened.slot, 1, request)
+
+    def note_served(self, opened: OpenFile) -> None:
+        """Call just before bytes of a fetch under way are served: the rest must be of the same version."""
+        if opened.slot and opened.arrival is not None and not opened.served:
+            self._table.note_version(opened.slot, version_mark(opened.arrival.known.etag))
+        opened.served_bytes()
+
+    def released(self, opened: OpenFile, request: int, *, executes: bool | None) -> None:
+        """Count one handle fewer. If it is not known whether it ``executes``, it does so if all that are left do."""
+        if executes is None:
+            executes = opened.programs >= opened.handles - opened.leaving
+        if executes and opened.programs:
+            opened.end_running()
+            self._table.count_programs(opened.slot, -1)
+        if opened.slot:
+            self._table.count(opened.slot, -1, request)
+
+    def lost(self, opened: OpenFile) -> int:
+        """Count no handles any more, because the kernel has none; return how many were counted."""
+        return self._table.clear(opened.slot) if opened.slot else 0
+
+    def closed(self, opened: OpenFile) -> None:
+        """Free the slot of a file whose last release has been processed."""
+        if opened.slot:
+            self._table.free(opened.slot)
+            opened.count_for_next_daemon(0)
 
 
 class OpenFiles:
@@ -38,6 +118,7 @@ class OpenFiles:
     ) -> None:
         self._nodes, self._directories, self._updates, self._hot = base.nodes, base.directories, base.updates, base.hot
         self._losses = base.losses
+        self._policy = base.policy
         self._orphanage, self._freeing = base.parts.store.orphanage, base.parts.store.freeing
         self._times = times
         self._passthrough, self._writes = passthrough, passthrough.writes
@@ -51,6 +132,41 @@ class OpenFiles:
         if node is None or node.opened is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         return node.opened
+
+    def hand_out(
+        self,
+        opened: OpenFile,
+        request: int,
+        caller: Caller,
+        *,
+        changes: bool,
+        executes: bool = False,
+        sends: bool | None = None,
+    ) -> Handle:
+        """Give the kernel a handle of ``opened``, which counts it already: the last step of OPEN and CREATE.
+
+        The reply to ``request`` must follow at once.
+
+        ``changes``: this open may change the bytes, or has: by O_TRUNC, which needs no writable descriptor. ``executes``: a
+        program is to run. ``sends``: the file is sent (``self.sends``); None: not known. On an error the kernel gets no
+        handle, and it is no longer counted. Raises ``LimitReachedError``.
+        """
+        try:
+            if caller.uid and not opened.is_handed_out:
+                self._limits.charge(opened, caller.uid)
+            self._passthrough.hand_out(opened, caller.uid, writable=changes)
+            sends_flush = changes and (self.sends(opened) if sends is None else sends)
+            if sends_flush:
+                note_writer(opened, caller.pid)
+            self._handles.opened(opened, request, writes=changes, executes=executes)
+        except BaseException:
+            self.release(opened)
+            raise
+        return Handle(opened, changes, sends_flush)
+
+    def sends(self, opened: OpenFile) -> bool:
+        """Say whether the file is sent to a store under its present names, or would be had it not lost its name."""
+        return opened.lost or bool(self._policy.sent_names(opened.node.names()))
 
     @contextmanager
     def descriptor_of(self, node: Node) -> Iterator[int]:

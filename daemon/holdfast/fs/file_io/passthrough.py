@@ -1,4 +1,4 @@
-"""Passthrough: the choice whether the kernel or the daemon serves the data of an open file.
+"""Passthrough: the kernel, and not the daemon, serves the data of an open file; and the writes that it does not tell of.
 
 The kernel does, nearly always. But Hadoop asks for the attributes of a checksum file before each 4 KiB that it reads
 (``available``), and after a passthrough read the kernel forwards such a GETATTR, because the access time may have changed.
@@ -11,24 +11,36 @@ The daemon also serves what is opened for writing while the disk is nearly full,
 
 And whoever reads or writes in passthrough can hold the lock of the file's inode, and through it that of a directory
 (``inodes.hot_files``). So the first handle in passthrough is for root, or for the owner of the file's directories.
+
+Of writes the daemon sees only that a handle is writable, and later the changed file. From the first writable handle to the
+last handle, the entry of an intact file is OPEN: it keeps its digest. After a crash, a file with the same size and mtime was
+not written, and is checked against that digest as before. Both reveal a write (``store.change_stamps``), with one exception:
+the kernel updates the time at the first write into a mapped page, and not again until the page is clean. So a file that was
+written through a mapping and sent is hashed again at its last handle.
 """
 
 from __future__ import annotations
 
 import os
 
+import trio
+
+from holdfast.digest import fingerprint_of_file
 from holdfast.errors import FileBusyError
-from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.index import EntryState
+from holdfast.store import stamp_of
+from holdfast.system.file_id import FileStat, file_stat
 
 _LONG_BYTES = 32 * 1024
 """The size from which on the GETATTRs saved (one per 4 KiB) outweigh the READ requests."""
-
 _MOST_DIRECTORIES = 8
 _LONGEST_PATH_BYTES = 1024
 """The limit of a path, beyond which the daemon serves the file: the loop opens its directories to see whose they are."""
+_QUICK_BYTES = 64 * 1024
+"""The size of a file that takes less time to hash than a hop to a thread."""
 
 
 class Passthrough:
@@ -93,3 +105,139 @@ class Passthrough:
     def _is_polled(self, opened: OpenFile) -> bool:
         """Say whether the file is read faster through the daemon."""
         return os.fstat(opened.fd).st_size >= _LONG_BYTES and self._policy.is_polled_while_read(opened.node)
+
+
+class PassthroughWrites:
+    """Detects writes that bypassed the daemon."""
+
+    def __init__(self, base: Foundation) -> None:
+        store = base.parts.store
+        self._nodes, self._updates, self._entries = base.nodes, base.updates, base.parts.index.entries
+        self._stamps, self._tree, self._hashing, self._rooms = store.stamps, store.tree, base.hashing, base.rooms
+
+    def expect(self, opened: OpenFile) -> None:
+        """Note that a writable handle is handed out: bytes may change at any time from now on."""
+        if opened.stamp is None:
+            opened.expect_writes(self._stamps.take_before_writes(opened.fd))
+            self._count_writer(opened)
+            if not opened.unsent:  # or there is no digest that could hold
+                self._updates.open_for_writing(opened.inode)
+
+    def resume(self, opened: OpenFile) -> None:
+        """Restore an open file of an earlier daemon with writable handles. Its entry tells which bytes were known."""
+        entry = self._entries.get(opened.inode)
+        known = (entry.size_bytes, entry.mtime_ns) if entry is not None and entry.digest else None
+        if known is None:
+            opened.changed()
+        opened.expect_writes(known or self._stamps.take(opened.fd))
+        self._count_writer(opened)
+
+    def _count_writer(self, opened: OpenFile) -> None:
+        """Have room kept free for a writer that the kernel serves. A write of the daemon's that fails makes its own room."""
+        if opened.backing_id is not None:
+            self._rooms.of(opened.inode).disk.writer_begins()
+
+    def before_send(self, opened: OpenFile) -> None:
+        """Note that the current bytes are about to be sent: only later writes are unsent."""
+        opened.begin_sending(self._stamps.take(opened.fd) if opened.stamp is not None else None)
+
+    def detect_writes(self, opened: OpenFile) -> None:
+        """Mark the file changed if it differs from what was last sent, or from its first state."""
+        if opened.stamp is None or opened.unsent:
+            return
+        stat = file_stat(opened.fd)
+        if stamp_of(stat) != opened.stamp:
+            self._changed(opened, stat)
+
+    def compare_nowait(self, opened: OpenFile) -> bool:
+        """Detect, at the last handle of a file, a write after it was sent that size and mtime do not show.
+
+        Returns False if the file is too large for the event loop; use ``compare`` then.
+        """
+        if not self._may_hide_a_write(opened) or not opened.has_one_user:
+            return True
+        if file_stat(opened.fd).st_size > _QUICK_BYTES:
+            return False
+        self._compare_now(opened)
+        return True
+
+    async def compare(self, opened: OpenFile) -> None:
+        """Check the bytes of such a file against the digest of what was sent."""
+        if self._may_hide_a_write(opened):
+            sent = self._sent_digest(opened)
+            found = await self._hashing.run(_digest_of, opened.fd)
+            if sent == self._sent_digest(opened):  # it was not sent again meanwhile
+                self._compare(opened, sent, found)
+
+    def end(self, opened: OpenFile) -> None:
+        """Settle a file with a stamp whose last handle is released: nobody writes any more."""
+        if opened.backing_id is not None:
+            self._rooms.of(opened.inode).disk.writer_ends()
+        self.settle(opened)
+
+    def settle(self, opened: OpenFile) -> None:
+        """Make the entry of an unwritten file no longer OPEN, so that its digest counts again."""
+        if opened.stamp is not None and not opened.unsent:
+            self._updates.close_unchanged(opened.inode)
+
+    def settle_all(self) -> None:
+        """Settle the files whose handles the kernel did not release before the mount ended."""
+        for node in self._nodes.all():
+            if node.opened is not None:
+                self.detect_writes(node.opened)
+                if self._may_hide_a_write(node.opened):
+                    self._compare_now(node.opened)
+                self.settle(node.opened)
+
+    async def settle_after_start(self) -> None:
+        """Settle, after a start, the files that were open for writing when an earlier run ended.
+
+        A file that could not be reopened may be written at any time, so its contents count as unknown.
+        """
+        for inode in self._entries.were_open:
+            node = self._nodes.of_backing(inode)
+            opened = node.opened if node is not None else None
+            if opened is not None and not opened.unreachable:
+                continue  # it is still open
+            entry = self._entries.get(inode)
+            path = (entry.names[0].path if entry.names else entry.path) if entry is not None else b""
+            try:
+                stat = self._tree.stat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            if stat.st_ino != inode:
+                continue
+            is_same = entry is not None and (entry.size_bytes, entry.mtime_ns) == (stat.st_size, stat.st_mtime_ns)
+            if is_same and opened is None:
+                self._updates.close_unchanged(inode)
+            else:
+                self._updates.mark_dirty(stat, path)
+            await trio.lowlevel.checkpoint()
+
+    @staticmethod
+    def _may_hide_a_write(opened: OpenFile) -> bool:
+        return opened.was_sent and not opened.unsent
+
+    def _compare_now(self, opened: OpenFile) -> None:
+        self._compare(opened, self._sent_digest(opened), _digest_of(opened.fd))
+
+    def _compare(self, opened: OpenFile, sent: bytes, found: bytes) -> None:
+        if sent and found and sent != found:
+            self._changed(opened, file_stat(opened.fd))
+
+    def _changed(self, opened: OpenFile, stat: FileStat) -> None:
+        opened.changed()
+        self._updates.note_change(opened.node, stat)
+
+    def _sent_digest(self, opened: OpenFile) -> bytes:
+        """Return the digest of what was sent last; empty if the bytes are known to differ."""
+        entry = self._entries.get(opened.inode)
+        return entry.digest if entry is not None and entry.state is EntryState.OPEN else b""
+
+
+def _digest_of(fd: int) -> bytes:
+    """Return the digest of a file. Empty if unreadable; the next reader gets the error."""
+    try:
+        return fingerprint_of_file(fd).digest
+    except OSError:
+        return b""

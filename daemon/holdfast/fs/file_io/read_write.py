@@ -14,9 +14,8 @@ from functools import partial
 import trio
 
 from holdfast.errors import CorruptEntryError
-from holdfast.fs.file_io.handle_table import HandleTable
 from holdfast.fs.file_io.local_files import LocalFiles
-from holdfast.fs.file_io.open_files import OpenFiles
+from holdfast.fs.file_io.open_files import HandleTable, OpenFiles
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.hot_files import LONG_PATIENCE_SECONDS
 from holdfast.fs.inodes.open_file import OpenFile

@@ -1,7 +1,7 @@
 """RELEASE, from top to bottom: uncount the handle, account for written bytes, close the file with the last handle.
 
 Bytes that are unsent at the last handle are sent in the background. A large file that may have been written unnoticed after
-it was sent (``passthrough_writes``) is hashed in the background too. The handle counts until that is done.
+it was sent (``passthrough``) is hashed in the background too. The handle counts until that is done.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import trio
 from holdfast.errors import HoldfastError
 from holdfast.fs.file_io.background import Background
 from holdfast.fs.file_io.commit import Committer
-from holdfast.fs.file_io.handle_table import HandleTable
-from holdfast.fs.file_io.open_files import OpenFiles
-from holdfast.fs.file_io.passthrough_writes import PassthroughWrites
+from holdfast.fs.file_io.open_files import HandleTable, OpenFiles
+from holdfast.fs.file_io.passthrough import PassthroughWrites
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.open_file import OpenFile

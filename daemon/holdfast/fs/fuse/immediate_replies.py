@@ -15,9 +15,9 @@ from functools import partial
 from typing import Any
 
 from holdfast.capacity import Room
-from holdfast.fs.file_io.flush_filter import closes_inherited
-from holdfast.fs.file_io.new_handle import Handle
+from holdfast.fs.file_io.commit import closes_inherited
 from holdfast.fs.file_io.open import executes
+from holdfast.fs.file_io.open_files import Handle
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse import wire_format
@@ -263,7 +263,7 @@ class ImmediateReplies:
         """Let a thread sync a file that is not sent. The thread replies without a turn of the event loop."""
         handle, flags = wire_format.FSYNC.unpack_from(body)
         opened = self._files.files.of_handle(node_of(handle))
-        if opened.arrival is not None or self._files.committer.sends(opened):
+        if opened.arrival is not None or self._files.files.sends(opened):
             return None
         self._times.take_over()  # of earlier ones
         zone = opened.node.zone

@@ -11,7 +11,7 @@ import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestContext, SetattrFields, StatvfsData
 
 from holdfast.capacity import Room
-from holdfast.fs.file_io.new_handle import Handle
+from holdfast.fs.file_io.open_files import Handle
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.entry_attributes import attributes_of, directory_entry, entry_of

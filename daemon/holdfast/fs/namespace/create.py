@@ -11,7 +11,7 @@ import stat as stat_module
 
 from holdfast.errors import StaleNodeError, WriteOnceError
 from holdfast.fs.file_io.files import Files
-from holdfast.fs.file_io.new_handle import Handle
+from holdfast.fs.file_io.open_files import Handle
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.name_policy import Name
@@ -41,7 +41,7 @@ class Creation:
         self._admission, self._ttl = base.admission, base.ttl
         self._view, self._index, self._copies, self._fetcher = base.view, base.parts.index, base.copies, base.fetcher
         self._revalidation, self._hints, self._guard = views.revalidation, views.hints, views.guard
-        self._handing_out, self._limits = files.handing_out, files.open_limits
+        self._files, self._limits = files.files, files.open_limits
 
     async def file(
         self, directory: Node, name: bytes, mode: int, flags: int, request: int, caller: Caller, attempt: Attempt = FIRST
@@ -82,7 +82,7 @@ class Creation:
         opened.created(exclusive=exclusive, is_sent=is_sent)
         node.mtime_is_told = not is_new
         sends = is_sent if is_new else None
-        handle = self._handing_out.hand_out(opened, request, caller, changes=True, sends=sends)
+        handle = self._files.hand_out(opened, request, caller, changes=True, sends=sends)
         return Found(node, stat, self._ttl.in_kernel(name.place)), handle
 
     def _name(self, directory: Node, name: bytes, caller: Caller) -> Name:

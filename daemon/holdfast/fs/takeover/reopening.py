@@ -2,7 +2,7 @@
 
 An open file is reopened and keeps its backing id, which the kernel uses. A file that was still being fetched is fetched
 again. A file whose last handle was released, but whose release was not finished, is finished now, and so is one that the
-kernel no longer has. Bytes written meanwhile are detected by size and time as usual (``passthrough_writes``).
+kernel no longer has. Bytes written meanwhile are detected by size and time as usual (``passthrough``).
 """
 
 from __future__ import annotations

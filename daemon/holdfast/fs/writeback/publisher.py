@@ -105,7 +105,7 @@ class Publisher:
         """Write the entry of the file ``stat``, whose bytes the store has under all of ``sents``.
 
         ``others_unsent``: the file has other names under which it is not stored yet. If an open file has changed during
-        the upload, it stays unsent. If it may change at any time, it is not marked clean (``file_io.passthrough_writes``).
+        the upload, it stays unsent. If it may change at any time, it is not marked clean (``file_io.passthrough``).
         """
         node = self._nodes.of_backing(stat.st_ino)
         opened = node.opened if node is not None else None
