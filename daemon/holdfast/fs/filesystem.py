@@ -16,13 +16,11 @@ from holdfast.fs.integrity.index_rebuild import IndexRebuild
 from holdfast.fs.integrity.scrubber import Scrubber
 from holdfast.fs.integrity.verifier import Verifier
 from holdfast.fs.namespace.attr_ops import AttrOps, Changes
-from holdfast.fs.namespace.create import Creation
+from holdfast.fs.namespace.create import Creation, DirectoryRules, Making, NewEntries
 from holdfast.fs.namespace.link import Linking
 from holdfast.fs.namespace.link_upload import LinkUpload
 from holdfast.fs.namespace.listing import Listings
 from holdfast.fs.namespace.lookup import Lookup
-from holdfast.fs.namespace.mkdir_mknod import DirectoryRules, Making
-from holdfast.fs.namespace.new_entries import NewEntries
 from holdfast.fs.namespace.rename import Renaming
 from holdfast.fs.namespace.rmdir import Rmdir
 from holdfast.fs.namespace.unlink import Unlinking

@@ -1,13 +1,15 @@
-"""Names with their policies, which follow from zone and kind: whether a file is sent, whether its bytes have a digest."""
+"""Names with their policies, which follow from zone and kind: whether a file is sent, what has a digest, what is refused."""
 
 from __future__ import annotations
 
+import stat as stat_module
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from holdfast.errors import ZoneNotPermittedError, ZoneRootBusyError
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.node import Node
-from holdfast.zones import NameTable, ZoneMap, ZoneName, ZonePath
+from holdfast.zones import NameTable, Zone, ZoneKind, ZoneMap, ZoneName, ZonePath
 
 Names = list[tuple[Node, bytes]]
 """Pairs of directory node and name."""
@@ -86,3 +88,19 @@ class NamePolicy:
             if ZoneName(place, name, self._names).sends:
                 return True
         return False
+
+
+def check_not_root(*names: Name) -> None:
+    """Raise ``ZoneRootBusyError`` if one of the names is in the root of the mount, whose entries are the zones."""
+    for name in names:
+        if name.zone.kind is ZoneKind.ROOT:
+            raise ZoneRootBusyError("the zones of the mount can't be renamed")
+
+
+def check_storable(zone: Zone, mode: int) -> None:
+    """Raise ``ZoneNotPermittedError`` if an entry of this file type may not come into a zone.
+
+    A link or special file may not come into a zone that sends even under a temporary name: the directory may lose that name.
+    """
+    if zone.sends and not (stat_module.S_ISREG(mode) or stat_module.S_ISDIR(mode)):
+        raise ZoneNotPermittedError("object stores can't keep symbolic links and special files")

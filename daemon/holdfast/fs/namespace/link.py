@@ -11,12 +11,11 @@ from holdfast.errors import NoSuchEntryError
 from holdfast.fs.file_io.files import Files
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
-from holdfast.fs.inodes.name_policy import Name
+from holdfast.fs.inodes.name_policy import Name, check_not_root, check_storable
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.link_upload import LinkUpload
-from holdfast.fs.namespace.new_entries import check_not_root, check_storable
 from holdfast.fs.remote_view.views import Views
 from holdfast.fs.writeback.publisher import Sent
 from holdfast.system.file_id import FileStat, file_stat

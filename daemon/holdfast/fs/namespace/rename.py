@@ -17,13 +17,12 @@ from holdfast.errors import NoSuchEntryError
 from holdfast.fs.file_io.files import Files
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
-from holdfast.fs.inodes.name_policy import Name
+from holdfast.fs.inodes.name_policy import Name, check_not_root, check_storable
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.namespace.file_move import FileMove, FileMoves
 from holdfast.fs.namespace.link_upload import LinkUpload
 from holdfast.fs.namespace.lookup import Lookup
-from holdfast.fs.namespace.new_entries import check_not_root, check_storable
 from holdfast.fs.namespace.rename_completion import RenameCompletion
 from holdfast.fs.namespace.rename_directory import DirectoryRenames
 from holdfast.fs.namespace.rename_exchange import Exchange

@@ -9,10 +9,9 @@ from functools import partial
 
 from holdfast.errors import FileBusyError, NoSuchEntryError, UnsupportedError, ZoneRootBusyError
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.inodes.name_policy import Name
+from holdfast.fs.inodes.name_policy import Name, check_storable
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.replay import Attempt
-from holdfast.fs.namespace.new_entries import check_storable
 from holdfast.store import RENAME_EXCHANGE, rename_with_flags
 from holdfast.system.file_id import FileId, FileStat
 
