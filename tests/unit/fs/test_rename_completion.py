@@ -15,8 +15,7 @@ import trio.testing
 
 from holdfast.errors import FileBusyError
 from holdfast.fs.file_io.background import Background
-from holdfast.fs.namespace.file_move import FileMove
-from holdfast.fs.namespace.rename_completion import RenameCompletion
+from holdfast.fs.namespace.rename_completion import FileMove, RenameCompletion
 from holdfast.index import CachedName
 from holdfast.system.file_id import FileStat, file_stat
 

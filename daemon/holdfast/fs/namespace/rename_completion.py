@@ -9,17 +9,31 @@ from __future__ import annotations
 
 import logging
 import stat as stat_module
+from typing import NamedTuple
 
 from holdfast.errors import CorruptEntryError, HoldfastError, LostBytesError
 from holdfast.fs.file_io.files import Files
 from holdfast.fs.foundation import Foundation
+from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.namespace.file_move import FileMove
 from holdfast.fs.writeback.sending import Sending
 from holdfast.index import CachedName, EntryState
-from holdfast.system.file_id import FileId
+from holdfast.system.file_id import FileId, FileStat
 
 _log = logging.getLogger("holdfast.fs")
+
+
+class FileMove(NamedTuple):
+    """A rename of a file. ``stat`` holds its attributes before the rename."""
+
+    old: Name
+    new: Name
+    flags: int
+    stat: FileStat
+
+    def is_of(self, stat: FileStat) -> bool:
+        """Say whether these attributes are those of the moved file."""
+        return stat.st_ino == self.stat.st_ino
 
 
 class RenameCompletion:

@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.fs.fuse.immediate_replies import ImmediateReplies
 from holdfast.fs.fuse.operations import Operations
-from holdfast.fs.namespace.file_move import FileMoves
+from holdfast.fs.namespace.rename import FileMoves
 from holdfast.fs.namespace.unlink import LostNames
 from holdfast.fs.writeback.publisher import Publisher
 from holdfast.fs.writeback.remote_deletes import RemoteDeletes
