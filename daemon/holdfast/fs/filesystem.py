@@ -17,8 +17,7 @@ from holdfast.fs.integrity.scrubber import Scrubber
 from holdfast.fs.integrity.verifier import Verifier
 from holdfast.fs.namespace.attr_ops import AttrOps, Changes
 from holdfast.fs.namespace.create import Creation, DirectoryRules, Making, NewEntries
-from holdfast.fs.namespace.link import Linking
-from holdfast.fs.namespace.link_upload import LinkUpload
+from holdfast.fs.namespace.link import Linking, LinkUpload
 from holdfast.fs.namespace.listing import Listings
 from holdfast.fs.namespace.lookup import Lookup
 from holdfast.fs.namespace.rename import Renaming

@@ -22,7 +22,7 @@ from holdfast.fs.inodes.name_policy import Name, check_not_root, check_storable
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.replay import FIRST, Attempt
-from holdfast.fs.namespace.link_upload import LinkUpload
+from holdfast.fs.namespace.link import LinkUpload
 from holdfast.fs.namespace.lookup import Lookup
 from holdfast.fs.namespace.rename_completion import FileMove, RenameCompletion
 from holdfast.fs.namespace.rename_directory import DirectoryRenames
