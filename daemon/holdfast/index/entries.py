@@ -13,9 +13,8 @@ from typing import cast
 import lmdb
 
 from holdfast.errors import IndexUnwritableError
-from holdfast.index.mapped_pages import MappedPages
+from holdfast.index.pages import MappedPages, writing
 from holdfast.index.records import UNSENT, Entry, EntryState, decoded_entry, decoded_size, encoded, may_have_state
-from holdfast.index.transactions import writing
 from holdfast.system.file_id import FileId, disk_of, first_id_on
 
 _key = Struct(">Q").pack

@@ -18,11 +18,10 @@ import lmdb
 
 from holdfast.errors import IndexUnwritableError, StoreUnsuitableError
 from holdfast.index.entries import Entries
-from holdfast.index.mapped_pages import MappedPages
 from holdfast.index.marks import NameMarks
+from holdfast.index.pages import RESERVE_BYTES, MappedPages, keep_reserve, writing
 from holdfast.index.pins import Pins
 from holdfast.index.read_check import DAMAGE, MOST_DATABASES, why_unreadable
-from holdfast.index.transactions import RESERVE_BYTES, keep_reserve, writing
 from holdfast.index.workdirs import WorkdirRecords
 from holdfast.system import processes
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import lmdb
 
 from holdfast.digest import digest_of
+from holdfast.index.pages import writing
 from holdfast.index.records import CachedName, decoded_name, encoded
-from holdfast.index.transactions import writing
 from holdfast.system.file_id import FileId
 
 _LONGEST_KEY_BYTES = 480  # LMDB keys have at most 511 bytes; a longer path is cut, and a digest makes it unique

@@ -6,8 +6,8 @@ from itertools import islice
 
 import lmdb
 
+from holdfast.index.pages import writing
 from holdfast.index.records import WorkdirRecord, decoded_workdir, encoded
-from holdfast.index.transactions import writing
 
 
 class WorkdirRecords:

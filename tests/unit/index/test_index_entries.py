@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.index import CachedName, Entry, EntryState, Index, NameMarks, WorkdirRecord, entries, mapped_pages
-from holdfast.index.mapped_pages import resident_file_bytes
+from holdfast.index import CachedName, Entry, EntryState, Index, NameMarks, WorkdirRecord, entries, pages
+from holdfast.index.pages import resident_file_bytes
 from holdfast.system.file_id import FileId
 from tests.support.processes.descriptors import no_free_descriptors
 
@@ -40,7 +40,7 @@ def test_a_scan_gives_back_the_pages_that_it_has_seen(index: Index, monkeypatch:
     monkeypatch.setattr(entries, "_PAGE", 1000)
 
     def mapped_after_a_scan(most_mapped_bytes: int) -> int:
-        monkeypatch.setattr(mapped_pages, "MOST_MAPPED_BYTES", most_mapped_bytes)
+        monkeypatch.setattr(pages, "MOST_MAPPED_BYTES", most_mapped_bytes)
         assert sum(found.size_bytes for _, found in index.entries.scan()) == sum(range(_MANY))
         return resident_file_bytes()
 
@@ -76,7 +76,7 @@ def test_changes_give_back_the_pages_that_they_have_mapped(index: Index, monkeyp
         index.entries.put(FileId(inode), Entry(EntryState.CLEAN, inode, 0, 0, names=[CachedName(LONG, "e")]))
 
     def mapped_after_changes(most_mapped_bytes: int, inodes: range) -> int:
-        monkeypatch.setattr(mapped_pages, "MOST_MAPPED_BYTES", most_mapped_bytes)
+        monkeypatch.setattr(pages, "MOST_MAPPED_BYTES", most_mapped_bytes)
         for inode in inodes:
             index.entries.discard(FileId(inode))
         return resident_file_bytes()
@@ -86,7 +86,7 @@ def test_changes_give_back_the_pages_that_they_have_mapped(index: Index, monkeyp
 
 
 def test_pages_stay_while_no_descriptor_is_free(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mapped_pages, "MOST_MAPPED_BYTES", -1)
+    monkeypatch.setattr(pages, "MOST_MAPPED_BYTES", -1)
     index.entries.put(FileId(7), entry(1))
     with no_free_descriptors(os.getpid()):
         with pytest.raises(OSError, match="Too many open files"):

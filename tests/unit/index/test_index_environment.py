@@ -16,7 +16,7 @@ import pytest
 from holdfast.errors import IndexFullError, StoreUnsuitableError
 from holdfast.index import Entry, EntryState, Index, read_check
 from holdfast.index import environment as environment_module
-from holdfast.index.transactions import RESERVE_BYTES
+from holdfast.index.pages import RESERVE_BYTES
 from holdfast.store import StoreDirectory
 from holdfast.system.file_id import FileId
 from tests.support.disks.mounts import mounted, mounted_image
