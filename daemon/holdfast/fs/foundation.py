@@ -129,11 +129,11 @@ class Foundation:
 
 def _disks(store: StoreDirectory) -> list[Disk]:
     """Return all disks of the store that are there, the first one first."""
-    first = Disk(partial(disk_space, store.tree.root_fd), store.freeing.space, path=str(store.path))
+    first = Disk(partial(disk_space, store.tree.root_fd), store.freeing.on().space, path=str(store.path))
     return [
         first,
         *(
-            Disk(disk.space, partial(store.freeing.space, disk.device), number=disk.number, path=str(disk.path))
+            Disk(disk.space, store.freeing.on(disk.device).space, number=disk.number, path=str(disk.path))
             for disk in store.others.present
         ),
     ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from holdfast.store.free_space import DiskSpace, Space, disk_space
 from holdfast.store.other_disk import OtherDisk
+from holdfast.store.space import DiskSpace, Space, disk_space
 
 _MOST_CHOICES = 10_000
 

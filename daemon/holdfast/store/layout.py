@@ -29,7 +29,6 @@ from pathlib import Path
 from holdfast.errors import StoreInUseError, StoreUnsuitableError
 from holdfast.mount import mountpoint
 from holdfast.store.change_stamps import Stamps
-from holdfast.store.deferred_free import Freeing
 from holdfast.store.directory_times import ImpliedTimes
 from holdfast.store.disk_inspection import AREAS, KnownDisks, check_other_disks
 from holdfast.store.format_file import (
@@ -40,21 +39,14 @@ from holdfast.store.format_file import (
     set_format,
     write_format,
 )
-from holdfast.store.free_space import NO_ROOM, ignoring_full_disk
 from holdfast.store.held_directories import NOTES_BYTES, HeldDirectories, HeldDirectory
 from holdfast.store.other_disks import NO_OTHER_DISKS, OtherDisks, open_other_disks
 from holdfast.store.outside_calls import Answer, OutsideCalls
 from holdfast.store.quarantine import Quarantine
+from holdfast.store.space import NO_ROOM, Freeing, ignoring_full_disk
 from holdfast.store.spread_tree import SpreadTree
 from holdfast.store.staging import Orphanage, Staging, Trash
-from holdfast.store.suitability import (
-    PROBE,
-    STORE_DIRECTORY,
-    check_hard_links,
-    check_lasting,
-    check_writable,
-    failed,
-)
+from holdfast.store.suitability import PROBE, STORE_DIRECTORY, check_hard_links, check_lasting, check_writable, failed
 from holdfast.store.tree import Tree
 from holdfast.system import file_id
 from holdfast.system.inode_flags import NOT_COPIED_ON_WRITE, set_inode_flag

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from holdfast.store.areas import Place
 from holdfast.store.disk_inspection import PARTITIONS, WORKDIRS
-from holdfast.store.free_space import DiskSpace, disk_space
+from holdfast.store.space import DiskSpace, disk_space
 from holdfast.store.suitability import check_writable, failed
 from holdfast.system.file_id import FileId
 

@@ -43,7 +43,6 @@ from holdfast.store.disk_inspection import (
     lock_disk,
     write_disk_file,
 )
-from holdfast.store.free_space import NO_ROOM
 from holdfast.store.other_disk import (
     AREAS_OF_DIRECTORIES,
     PLACEHOLDER_MARK,
@@ -54,6 +53,7 @@ from holdfast.store.other_disk import (
     mark_of,
 )
 from holdfast.store.partition_placeholders import PartitionPlaceholders
+from holdfast.store.space import NO_ROOM
 from holdfast.store.suitability import OTHER_DISK, check_hard_links, check_writable, failed
 from holdfast.system.file_id import MOST_DISKS, FileId, disk_of
 

@@ -27,7 +27,6 @@ from typing import cast
 
 from holdfast.store.descent import DIRECTORY
 from holdfast.store.disk_choice import DiskChoice, PartitionDisks, Reserve
-from holdfast.store.free_space import ignoring_full_disk
 from holdfast.store.held_directories import HeldDirectories
 from holdfast.store.other_disk import (
     AREAS_OF_DIRECTORIES,
@@ -40,6 +39,7 @@ from holdfast.store.other_disk import (
     note_rights,
 )
 from holdfast.store.placeholders import Placeholders
+from holdfast.store.space import ignoring_full_disk
 from holdfast.store.tree import Tree
 from holdfast.system.file_id import NO_FILE, FileId, FileStat, as_listed, disk_of, id_on, with_id
 

@@ -17,11 +17,10 @@ from contextlib import suppress
 from functools import partial
 
 from holdfast.store.areas import Area, Place
-from holdfast.store.deferred_free import Freeing
-from holdfast.store.free_space import NO_ROOM, ignoring_full_disk
 from holdfast.store.outside_calls import OutsideCalls
 from holdfast.store.outside_process import SHELTERED
 from holdfast.store.removal import remove
+from holdfast.store.space import NO_ROOM, Freeing, ignoring_full_disk
 from holdfast.system.file_id import FileId, file_stat
 from holdfast.system.syscalls import RENAME_NOREPLACE, rename_with_flags, rewound
 

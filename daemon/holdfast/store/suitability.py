@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from holdfast.errors import StoreUnsuitableError
 from holdfast.mount import mountpoint
-from holdfast.store.free_space import NO_ROOM
+from holdfast.store.space import NO_ROOM
 
 _WHERE_TO = "a directory on ext4, XFS or btrfs"
 _VOLATILE = {"tmpfs", "ramfs", "devtmpfs"}

@@ -18,8 +18,8 @@ from typing import TypeVar
 from holdfast.store.descent import DIRECTORY, descend, open_child
 from holdfast.store.descent import Entry as DirectoryEntry
 from holdfast.store.directory_times import ImpliedTimes, keeping_mtime
-from holdfast.store.free_space import DiskSpace, Space
 from holdfast.store.held_directories import HeldDirectories
+from holdfast.store.space import DiskSpace, Space
 from holdfast.system.file_id import NO_FILE, FileId, FileStat, file_stat
 from holdfast.system.syscalls import open_without_links
 

@@ -1,4 +1,4 @@
-"""Frees the space of deleted files in the background.
+"""The space of disks, and of files; and deleted files, whose space becomes free in the background.
 
 A file system frees a file's blocks when neither a name nor a descriptor refers to it any more. For a small file whose blocks
 are on the disk, this takes ext4 several times as long as removing the name, and the caller of unlink(2) does not need to
@@ -6,30 +6,93 @@ wait for it. So a descriptor is held while the name is removed, and a thread clo
 
 For a large file in many pieces it takes seconds, or minutes where freed blocks are discarded (``mount -o discard``), and the
 process that closes the last descriptor can't be killed. So another process does that, in steps (``outside_process.free``).
-What is not free yet counts as free for users (``space``), and whoever finds no room waits for it (``capacity.room``). It is
-counted for each disk by itself.
+What is not free yet counts as free for users (``Freeing.space``), and whoever finds no room waits for it
+(``capacity.room``). It is counted for each disk by itself.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
 from queue import SimpleQueue
+from typing import NamedTuple, TypeVar
 
-from holdfast.store.free_space import Space
 from holdfast.store.outside_calls import OutsideCalls, result_in
 from holdfast.store.outside_process import RESULT
 
 QUICKLY_FREED_BYTES = 128 * 1024
 """The number of bytes that the disk frees in no time that matters, in however many pieces they are."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""The errors of a file system, or a quota, that is full."""
+_MOST_MEASURES = 3
 _MOST_WAITING = 500
 _PAUSE_SECONDS = 0.005
 """The thread's pause between two turns. Each turn delays the event loop, so it closes all that has come in the pause."""
 _HOLD = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _FREED_AT_ONCE = nullcontext()
+_T = TypeVar("_T")
+
+
+@contextmanager
+def ignoring_full_disk() -> Iterator[None]:
+    """Ignore that a disk, or a quota, is full."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno not in NO_ROOM:
+            raise
+
+
+class Space(NamedTuple):
+    """The disk space that files take: inodes, and bytes of blocks."""
+
+    files: int
+    size_bytes: int
+
+    def and_another(self, size_bytes: int) -> Space:
+        """Return this space and that of one more file."""
+        return Space(self.files + 1, self.size_bytes + size_bytes)
+
+    def with_more(self, more: Space) -> Space:
+        """Return the sum of both."""
+        return Space(self.files + more.files, self.size_bytes + more.size_bytes)
+
+
+class DiskSpace(NamedTuple):
+    """A file system: its size, and what an ordinary user may still take of it, in bytes and in inodes (files).
+
+    ``files`` is 0 where a file system makes inodes as they are needed (btrfs): it can't run out of them.
+    """
+
+    size_bytes: int
+    free_bytes: int
+    files: int = 0
+    free_files: int = 0
+
+
+def disk_space(place: int | Path) -> DiskSpace:
+    """Return the space of the file system that a descriptor or a path is on (statvfs(3))."""
+    stats = os.statvfs(place)
+    unit = stats.f_frsize
+    return DiskSpace(stats.f_blocks * unit, stats.f_bavail * unit, stats.f_files, stats.f_favail)
+
+
+def measured(measure: Callable[[], _T], deleted: Callable[[], Space]) -> tuple[_T, Space]:
+    """Return what ``measure`` says of a disk, and what was deleted there and was not free yet then.
+
+    It becomes free in other threads and processes meanwhile. Bytes that did so between the two would be in neither, and the
+    disk would look fuller than it was before they were deleted.
+    """
+    for _ in range(_MOST_MEASURES):
+        before, found = deleted(), measure()
+        if deleted() == before:
+            break
+    return found, before
 
 
 class Freeing:
@@ -40,20 +103,20 @@ class Freeing:
 
     def __init__(self, calls: OutsideCalls, others: Iterable[int] = ()) -> None:
         self._calls = calls
-        self._first = _OnDisk(calls)
-        self._others = {device: _OnDisk(calls) for device in others}
-        self._waiting: SimpleQueue[tuple[int, int | None, _OnDisk] | None] = SimpleQueue()
+        self._first = FreeingOnDisk(calls)
+        self._others = {device: FreeingOnDisk(calls) for device in others}
+        self._waiting: SimpleQueue[tuple[int, int | None, FreeingOnDisk] | None] = SimpleQueue()
         """Descriptors, the number of bytes that become free with each, or None if the file keeps a name, and the disk."""
         self._thread: threading.Thread | None = None
         self._hurry = threading.Event()
 
     def space(self, device: int | None = None) -> Space:
         """Return what has been deleted, and is not free yet, on the first disk, or on the other one that is ``device``."""
-        return (self._first if device is None else self._disk(device)).space()
+        return self.on(device).space()
 
-    def _disk(self, device: int) -> _OnDisk:
+    def on(self, device: int | None = None) -> FreeingOnDisk:
         """Return the disk that a file's device is. That is the first one's where a file system makes up devices of files."""
-        return self._others.get(device, self._first)
+        return self._first if device is None else self._others.get(device, self._first)
 
     def later(self, name: bytes, directory_fd: int, stat: os.stat_result) -> AbstractContextManager[None]:
         """Free the file with the attributes ``stat`` soon after a block that removes its name, if that is the last."""
@@ -71,10 +134,10 @@ class Freeing:
 
         A file that still has a name does not become free by that, and so does not count as deleted.
         """
-        disk, has_name = self._disk(device), False
+        disk, has_name = self.on(device), False
         if size_bytes > QUICKLY_FREED_BYTES:
             has_name = os.fstat(fd).st_nlink > 0
-            if disk.outside.close_one(fd, Space(0, 0) if has_name else Space(1, size_bytes)):
+            if disk.close_outside(fd, Space(0, 0) if has_name else Space(1, size_bytes)):
                 return
         if self._thread is None:
             thread = threading.Thread(target=self._close_all, name="freeing", daemon=True)
@@ -123,7 +186,7 @@ class Freeing:
             self._thread.join()
             self._thread = None
         for disk in (self._first, *self._others.values()):
-            disk.outside.close()
+            disk.end()
 
     def _close_all(self) -> None:
         while (next_one := self._waiting.get()) is not None:
@@ -137,35 +200,32 @@ class Freeing:
                 self._hurry.wait(_PAUSE_SECONDS)
 
 
-class _OnDisk:
-    """The totals of files that are freed on one disk.
+class FreeingOnDisk:
+    """The deleted files of one disk that are not free yet.
 
-    Those held are counted by the thread that deletes, those freed by the freeing thread.
+    Those held are counted by the thread that deletes, those freed by the freeing thread. Large ones are closed by the other
+    process, which frees them if they have been deleted.
     """
 
     def __init__(self, calls: OutsideCalls) -> None:
-        self.outside = _Outside(calls)
         self.held_files = self.held_bytes = 0
         self.freed_files = self.freed_bytes = 0
-
-    def space(self) -> Space:
-        """Return what is not free yet."""
-        files, size_bytes = self.outside.space()
-        return Space(files + self.held_files - self.freed_files, size_bytes + self.held_bytes - self.freed_bytes)
-
-
-class _Outside:
-    """The files that the other process closes, which frees them if they have been deleted."""
-
-    def __init__(self, calls: OutsideCalls) -> None:
         self._calls = calls
         self._starts = 0
         self._answers: tuple[socket.socket, socket.socket] | None = None
         """The sockets at which this process reads, and the other one writes, how much has been freed."""
-        self._left = Space(0, 0)
+        self._outside = Space(0, 0)
+        """What the other process has not freed yet."""
 
-    def close_one(self, fd: int, becomes_free: Space) -> bool:
-        """Hand the descriptor over; return whether there was a process to take it."""
+    def space(self) -> Space:
+        """Return what is not free yet."""
+        if self._outside.files:
+            self._take_answers()
+        files, size_bytes = self._outside
+        return Space(files + self.held_files - self.freed_files, size_bytes + self.held_bytes - self.freed_bytes)
+
+    def close_outside(self, fd: int, becomes_free: Space) -> bool:
+        """Hand the descriptor over to the other process; return whether there was one to take it."""
         try:
             if becomes_free.files:
                 self._free(fd, becomes_free)
@@ -181,20 +241,19 @@ class _Outside:
             self._answers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._answers[0].setblocking(False)
         self._calls.tell(self._answers[1], "free", [fd], becomes_free.size_bytes)
-        self._left = self.space().with_more(becomes_free)
+        self._take_answers()
+        self._outside = self._outside.with_more(becomes_free)
 
-    def space(self) -> Space:
-        """Return what is not free yet."""
+    def _take_answers(self) -> None:
         if self._starts != self._calls.starts:
-            self._starts, self._left = self._calls.starts, Space(0, 0)
+            self._starts, self._outside = self._calls.starts, Space(0, 0)
         with suppress(BlockingIOError):
-            while self._left.files and self._answers is not None:
+            while self._outside.files and self._answers is not None:
                 _, size_bytes = result_in(self._answers[0].recv(RESULT.size))
-                left_files = self._left.files - 1
-                self._left = Space(left_files, max(0, self._left.size_bytes - size_bytes) if left_files else 0)
-        return self._left
+                left_files = self._outside.files - 1
+                self._outside = Space(left_files, max(0, self._outside.size_bytes - size_bytes) if left_files else 0)
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Stop waiting for answers."""
         for answers in self._answers or ():
             answers.close()
