@@ -46,7 +46,14 @@ from holdfast.store.quarantine import Quarantine
 from holdfast.store.space import NO_ROOM, Freeing, ignoring_full_disk
 from holdfast.store.spread_tree import SpreadTree
 from holdfast.store.staging import Orphanage, Staging, Trash
-from holdfast.store.suitability import PROBE, STORE_DIRECTORY, check_hard_links, check_lasting, check_writable, failed
+from holdfast.store.suitability import (
+    PROBE,
+    STORE_DIRECTORY,
+    check_hard_links,
+    check_lasting,
+    check_writable,
+    failed,
+)
 from holdfast.store.tree import Tree
 from holdfast.system import file_id
 from holdfast.system.inode_flags import NOT_COPIED_ON_WRITE, set_inode_flag

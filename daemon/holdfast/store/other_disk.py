@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.store.areas import Place
 from holdfast.store.disk_inspection import PARTITIONS, WORKDIRS
 from holdfast.store.space import DiskSpace, disk_space
+from holdfast.store.staging import Place
 from holdfast.store.suitability import check_writable, failed
 from holdfast.system.file_id import FileId
 

@@ -18,8 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from holdfast.store.areas import Area, Place
 from holdfast.store.outside_calls import Answer
+from holdfast.store.staging import Area, Place
 from holdfast.system.syscalls import RENAME_NOREPLACE, rename_with_flags, rewound
 
 _log = logging.getLogger("holdfast.store")

@@ -1,8 +1,10 @@
 """Files outside the tree: arriving (``fetching/``), nameless but open (``orphans/``), to be deleted (``trash/``).
 
-All three are on each disk that files of the tree are on (``store.areas``), so a rename or a link moves a file in one step. A
-crash leaves files behind that are no longer needed: ``clear`` removes them at the start, before the mount exists. A takeover
-keeps the orphans that are open.
+All three are on each disk that files of the tree are on, as ``quarantine/`` is (``Area``). A file is renamed and linked
+within its disk alone. So what leaves the tree goes, in one step, to the directory on the disk that it is on.
+
+A crash leaves files behind that are no longer needed: ``clear`` removes them at the start, before the mount exists. A
+takeover keeps the orphans that are open.
 """
 
 from __future__ import annotations
@@ -12,22 +14,69 @@ import itertools
 import os
 import threading
 import uuid
-from collections.abc import Callable, Container, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
+from typing import NamedTuple
 
-from holdfast.store.areas import Area, Place
 from holdfast.store.outside_calls import OutsideCalls
 from holdfast.store.outside_process import SHELTERED
 from holdfast.store.removal import remove
 from holdfast.store.space import NO_ROOM, Freeing, ignoring_full_disk
-from holdfast.system.file_id import FileId, file_stat
+from holdfast.system.file_id import FileId, disk_of, file_stat
 from holdfast.system.syscalls import RENAME_NOREPLACE, rename_with_flags, rewound
 
 _OWN = b".d"
 """The end of the names of directories for one orphan."""
 _ASIDE = b"aside-"
 """The beginning of the names in the trash of what could not be deleted."""
+
+
+class Place(NamedTuple):
+    """A directory of these on another disk: the disk's number and device, and a descriptor that the caller owns."""
+
+    disk: int
+    device: int
+    fd: int
+
+
+class Area:
+    """One of these directories on all disks: ``first_fd`` on the store directory's own disk, ``others`` on other disks."""
+
+    def __init__(self, first_fd: int, others: Iterable[Place] = ()) -> None:
+        self.first_fd = first_fd
+        self._others = {place.disk: place for place in others}
+
+    def of(self, file: FileId) -> int:
+        """Return the descriptor of the directory on the disk that ``file`` is on."""
+        return self.on(disk_of(file)) if self._others else self.first_fd
+
+    def on(self, disk: int) -> int:
+        """Return the descriptor of the directory on the disk with this number."""
+        place = self._others.get(disk)
+        return self.first_fd if place is None else place.fd
+
+    def beside(self, fd: int) -> int:
+        """Return the descriptor of the directory on the disk that the file or directory ``fd`` is on. Raises ``OSError``."""
+        if self._others:
+            device = os.fstat(fd).st_dev
+            for place in self._others.values():
+                if place.device == device:
+                    return place.fd
+        return self.first_fd
+
+    def all(self) -> list[int]:
+        """Return the descriptors of all, that of the store directory's own disk first."""
+        return [self.first_fd, *(place.fd for place in self._others.values())]
+
+    @contextmanager
+    def unless_failed(self, fd: int) -> Iterator[None]:
+        """Suppress errors of another disk than the first, which may be broken: the rest goes on without it."""
+        try:
+            yield
+        except OSError:
+            if fd == self.first_fd:
+                raise
 
 
 class Staging:
