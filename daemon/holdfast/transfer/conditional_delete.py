@@ -22,9 +22,10 @@ import trio
 from holdfast.errors import HoldfastError, NameNotStorableError, ObjectMissingError
 from holdfast.index import CachedName
 from holdfast.remote import ObjectInfo, RemoteStore, is_listed_as_it_is, says_nothing_of_others
-from holdfast.transfer.put_signature import is_owned
 from holdfast.transfer.store_requests import RemoteAccess
 
+OWNER = "holdfast-node"
+"""The field of an object's metadata that names the node which has stored it (``transfer.upload``)."""
 _FEW = 8
 _PAGE = 1000
 """The number of names in one answer to LIST. A directory is listed if that takes fewer requests than a HEAD of each name."""
@@ -58,7 +59,7 @@ async def delete_unchanged(
 
 def may_delete(store: RemoteStore, info: ObjectInfo, version: CachedName, owner: str) -> bool:
     """Say whether an object may be deleted as ``version``: it is that, or this node's own. ``info`` is from a HEAD."""
-    return _is_version(store, info, version) or is_owned(info, owner)
+    return _is_version(store, info, version) or _is_owned(info, owner)
 
 
 def _is_version(store: RemoteStore, info: ObjectInfo, version: CachedName) -> bool:
@@ -169,3 +170,8 @@ class _Try:
     def _failed(self, keys: list[str], problem: HoldfastError) -> None:
         """Note a problem, without its traceback, which refers to this."""
         self.outcome.problems |= dict.fromkeys(keys, problem.with_traceback(None))
+
+
+def _is_owned(info: ObjectInfo, owner: str) -> bool:
+    """Say whether the node ``owner`` stored an object. ``info`` is from a HEAD, which has the metadata."""
+    return info.metadata.get(OWNER) == owner

@@ -74,7 +74,7 @@ class Deletions:
     """The pending deletions of one store; ``key_of`` gives the object key of a tree path.
 
     The cached listings (``directories``) are updated for each key before its deletion stops being pending. ``owner`` is what
-    this node signs its objects with (``transfer.put_signature``).
+    this node signs its objects with (``transfer.upload``).
     """
 
     access: RemoteAccess

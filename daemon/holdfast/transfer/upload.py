@@ -2,13 +2,14 @@
 
 A PUT whose answer was lost may have been carried out, whether this daemon sent it or the one before. To repeat an
 unconditional PUT of the same bytes does no harm; a repeated conditional one would find its own object and take it for
-another writer's. So every PUT carries a signature in the metadata (``transfer.put_signature``). If the name is taken, the
-object's signature and digest are compared.
+another writer's. So every PUT carries a signature in the metadata, and if the name is taken, the object's signature and
+digest are compared.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,9 +24,11 @@ from holdfast.errors import HollowFileError, ObjectChangedError, ObjectExistsErr
 from holdfast.remote import ObjectInfo, UploadSource
 from holdfast.store import stamp_of
 from holdfast.telemetry import Counters, waiting_for
-from holdfast.transfer.put_signature import signature
+from holdfast.transfer.conditional_delete import OWNER
 from holdfast.transfer.remotes import Remote
 
+_TOKEN = "holdfast-put"
+_TOKEN_BYTES = 8
 _SMALL_BYTES = 64 * 1024
 _MOST_TRIES = 3
 _T = TypeVar("_T")
@@ -80,7 +83,7 @@ class Uploader:
         self, fd: int, remote: Remote, key: str, *, create_only: bool, replaces: str, is_last: bool
     ) -> tuple[ObjectInfo, Fingerprint]:
         """Send the file as it is now. On the ``is_last`` try it may be written to meanwhile."""
-        signed = signature(self._owner, os.fstat(fd))
+        signed = _signature(self._owner, os.fstat(fd))
         prepared = self._prepare_at_once(fd)
         if prepared is None:
             prepared = await self._hashing.run(partial(self._prepare, may_change=is_last), fd)
@@ -141,6 +144,16 @@ def check_can_be_sent(fd: int) -> None:
     """Raise ``HollowFileError`` for a file that is too large for what was written to it (``holdfast.digest.is_hollow``)."""
     if is_hollow(os.fstat(fd)):
         raise HollowFileError("files with more than 64 GiB that were never written are not sent to a store")
+
+
+def _signature(owner: str, stat: os.stat_result) -> dict[str, str]:
+    """Return the metadata for a PUT of the file ``stat`` by the node whose local store has the id ``owner``.
+
+    They tell which node has stored an object, from which file. Two files never share a token: files of two nodes differ in
+    the store id, and files that use the same inode number one after the other differ in their mtime.
+    """
+    file = f"{owner} {stat.st_ino} {stat.st_mtime_ns}"
+    return {_TOKEN: hashlib.blake2b(file.encode(), digest_size=_TOKEN_BYTES).hexdigest(), OWNER: owner}
 
 
 def _read_all(fd: int, size_bytes: int) -> bytes:
