@@ -1,4 +1,4 @@
-"""One store, used from the event loop: threads, retries (``transfer.retry``), counters, and whether the store answers."""
+"""One store, used from the event loop: threads, retries (``retry``), counters, durations, and whether it answers."""
 
 from __future__ import annotations
 
@@ -6,22 +6,28 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import trio
 
 from holdfast.digest import Checksum
-from holdfast.errors import ObjectExistsError, ObjectMissingError, RemoteError, RemoteRefusedError, RemoteUnavailableError
+from holdfast.errors import (
+    HoldfastError,
+    ObjectExistsError,
+    ObjectMissingError,
+    RemoteError,
+    RemoteRefusedError,
+    RemoteUnavailableError,
+)
 from holdfast.remote import DirectoryInfo, DirectoryListing, ObjectInfo, RemoteStore, UploadSource
-from holdfast.telemetry import OBSERVED, Counters, EventLog
+from holdfast.telemetry import OBSERVED, Counters, EventLog, Histogram, Latencies
 from holdfast.transfer.fair_slots import FairSlots
 from holdfast.transfer.library_calls import LibraryCalls
 from holdfast.transfer.pace import Pace
 from holdfast.transfer.queued_callers import QueuedCallers
-from holdfast.transfer.request_times import RequestTimes
 from holdfast.transfer.retry import Retry
 
 _log = logging.getLogger("holdfast.remote")
@@ -29,6 +35,15 @@ _OF_ONE_OBJECT = {"HEAD", "GET", "PUT", "COPY", "DELETE"}
 _ANSWER_SECONDS = 10.0
 _VOUCHED_SECONDS = 5.0
 """The time in which the store is asked at most once whether it works, however many objects it refuses."""
+_KINDS = ("PROBE", "HEAD", "LIST", "CLOCK", "GET", "PUT", "COPY", "DELETE", "PRUNE")
+_RESULTS = ("ok", "missing", "exists", "refused", "unavailable", "given-up")
+_OK, _MISSING, _EXISTS, _REFUSED, _UNAVAILABLE, _GIVEN_UP = range(len(_RESULTS))
+_MS, _S = 1_000_000, 1_000_000_000
+_BOUNDS_NS = (
+    *(_MS, 2_500_000, 5 * _MS, 10 * _MS, 25 * _MS, 50 * _MS, 100 * _MS, 250 * _MS, 500 * _MS),
+    *(_S, 2_500 * _MS, 5 * _S, 10 * _S, 30 * _S, 60 * _S),
+)
+"""The ends of the buckets in nanoseconds, from a directory on the same disk to the default time-out."""
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -40,6 +55,38 @@ class Health:
     up: bool = True
     since: float = 0.0
     problem: str = ""
+
+
+class RequestTime(NamedTuple):
+    """The durations of the requests of one kind that ended in the same way."""
+
+    kind: str
+    result: str
+    durations: Histogram
+
+
+class RequestTimes:
+    """The durations of requests to one store, by kind and outcome, without waits for a turn. Event loop only."""
+
+    def __init__(self) -> None:
+        self._latencies = Latencies(len(_KINDS) * len(_RESULTS), _BOUNDS_NS)
+
+    def ended(self, kind: str, began_ns: int, problem: BaseException | None) -> float:
+        """Count a request that began at ``began_ns`` of the performance counter (0: it did not); return its seconds."""
+        if not began_ns:
+            return 0.0
+        took_ns = time.perf_counter_ns() - began_ns
+        result = _OK if problem is None else _result(problem)
+        self._latencies.observe(_KINDS.index(kind) * len(_RESULTS) + result, took_ns)
+        return took_ns / _S
+
+    def all(self) -> Iterator[RequestTime]:
+        """Return what was counted."""
+        for number, kind in enumerate(_KINDS):
+            for result, name in enumerate(_RESULTS):
+                durations = self._latencies.histogram(number * len(_RESULTS) + result)
+                if durations is not None:
+                    yield RequestTime(kind, name, durations)
 
 
 class RemoteAccess:
@@ -277,3 +324,16 @@ class RemoteAccess:
 
 def _bytes_of(store: RemoteStore, info: ObjectInfo) -> bytes:
     return b"".join(bytes(buffer) for buffer in store.read(info.key, 0, info.size_bytes, info.etag).buffers)
+
+
+def _result(problem: BaseException) -> int:
+    match problem:
+        case ObjectMissingError():
+            return _MISSING
+        case ObjectExistsError():
+            return _EXISTS
+        case RemoteUnavailableError():
+            return _UNAVAILABLE
+        case HoldfastError():
+            return _REFUSED
+    return _GIVEN_UP
