@@ -1,7 +1,7 @@
 """Restraint: the fetching of standby copies gives way to everything else.
 
 Before each request it waits while somebody waits for the store, but not for ever, and keeps to rates of its own. The
-requests come behind all others besides (``transfer.fair_slots``).
+requests come behind all others besides (``transfer.library_calls``).
 """
 
 from __future__ import annotations

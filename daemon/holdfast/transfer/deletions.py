@@ -30,7 +30,7 @@ from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError
 from holdfast.index import CachedName, NameMarks
 from holdfast.telemetry import EventLog
 from holdfast.transfer.conditional_delete import delete_unchanged, may_delete
-from holdfast.transfer.fair_slots import IN_BACKGROUND
+from holdfast.transfer.library_calls import IN_BACKGROUND
 from holdfast.transfer.listing_cache import ListingCache
 from holdfast.transfer.retry import Retry
 from holdfast.transfer.store_requests import RemoteAccess

@@ -30,8 +30,8 @@ from holdfast.errors import (
 from holdfast.remote import ObjectInfo
 from holdfast.store import Staging, mark_copy
 from holdfast.telemetry import Counters, EventLog
-from holdfast.transfer.fair_slots import IN_BACKGROUND, WORK
 from holdfast.transfer.known_object import KnownObject
+from holdfast.transfer.library_calls import IN_BACKGROUND, WORK
 from holdfast.transfer.part_runs import PartRun
 from holdfast.transfer.partial_fetch import PartialFetch
 from holdfast.transfer.remotes import ObjectPath

@@ -1,26 +1,121 @@
-"""Calls to a store's library in threads, each with an end: one that shows no sign of life for too long is given up.
+"""Calls to a store's library in threads: each has a slot, which users share fairly, and an end.
 
-No library is trusted to come back. The thread of a call that was given up may stay for ever, but its slot is free, and
-whoever waits gets an error. Threads of the daemon's stores don't keep its process alive.
+Each user has a queue for a store's slots, and the queues take turns. What nobody waits for (prefetch, late uploads,
+deletions) comes after that, except once in a while, and never has all slots. Behind that in turn comes what may take any
+time (standby copies), which leaves twice as many slots free. With one queue for all, whoever asks most would be answered
+most, and a single request of another user would wait for all of them. A task works for the user whose request it serves, or
+in whose request it was started (``ASKING_USER``).
+
+A call that shows no sign of life for too long is given up, because no library is trusted to come back. The thread of a call
+that was given up may stay for ever, but its slot is free, and whoever waits gets an error. Threads of the daemon's stores
+don't keep its process alive.
 """
 
 from __future__ import annotations
 
 import time
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import trio
 
 from holdfast.errors import RemoteUnavailableError
 from holdfast.remote import CallLife
-from holdfast.transfer.fair_slots import FairSlots
 
+ASKING_USER: ContextVar[int] = ContextVar("asking user", default=0)
+"""The user id for whom a task works; 0: root, or the daemon itself."""
+IN_BACKGROUND: ContextVar[bool] = ContextVar("in background", default=False)
+"""True in a task whose work nobody waits for."""
+BEHIND_ALL: ContextVar[bool] = ContextVar("behind all", default=False)
+"""True in a task in the background that lets the rest of the background go first."""
+WORK: ContextVar[object] = ContextVar("work", default=None)
+"""The work that a task is part of, which may have several requests at the same time; None if it has one."""
+BACKGROUND_EVERY = 8
+"""One turn in this many is for work that nobody waits for, so that it is done some day."""
+_KEPT_FREE_PART = 4
+"""One slot in this many is never used in the background, but at least one if there are two."""
 _MOST_LOST = 64
 """The number of threads that may be lost in a library. From then on no call is begun until one of them comes back."""
 _T = TypeVar("_T")
+
+
+def rank() -> int:
+    """Return how urgent the work of this task is: 0 if somebody waits for it, 1 in the background, 2 behind all others."""
+    return 1 + BEHIND_ALL.get() if IN_BACKGROUND.get() else 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
+    """A task that waits for a slot: the event that gives it one, and the work that it is part of."""
+
+    slot: trio.Event
+    work: object
+
+
+class FairSlots:
+    """A number of slots for calls to a store."""
+
+    def __init__(self, slots: int) -> None:
+        self._free = slots
+        kept_free = max(slots // _KEPT_FREE_PART, int(slots > 1))
+        self._kept_free = (0, kept_free, max(0, min(2 * kept_free, slots - 1)))
+        """The number of slots that work of each rank leaves free."""
+        self._background: tuple[deque[_Waiting], ...] = (deque(), deque())
+        """The waiting tasks of rank 1, and of rank 2."""
+        self._turns = 0
+        self._waiting: OrderedDict[int, deque[_Waiting]] = OrderedDict()
+        """The waiting tasks of each user; the user whose turn is next comes first. Nobody waits while a slot is free."""
+
+    @property
+    def waiting(self) -> int:
+        """The number of tasks that wait for a slot."""
+        return sum(map(len, self._background)) + sum(map(len, self._waiting.values()))
+
+    def waiting_beside(self, work: object) -> int:
+        """Return the number of tasks that wait for a slot and are not part of ``work``."""
+        return sum(each.work is not work for queue in (*self._background, *self._waiting.values()) for each in queue)
+
+    async def acquire(self) -> None:
+        """Wait for a slot. A task that is cancelled has none."""
+        urgency = rank()
+        if self._free > self._kept_free[urgency]:
+            self._free -= 1
+            return
+        user, waiting = ASKING_USER.get(), _Waiting(trio.Event(), WORK.get())
+        queue = self._background[urgency - 1] if urgency else self._waiting.setdefault(user, deque())
+        queue.append(waiting)
+        try:
+            await waiting.slot.wait()
+        except BaseException:
+            if waiting.slot.is_set():
+                self.release()
+            else:
+                queue.remove(waiting)
+                if not queue and not urgency:
+                    del self._waiting[user]
+            raise
+
+    def release(self) -> None:
+        """Give a slot back: it goes to the next user's oldest request, or to the background."""
+        self._turns += 1
+        for queue, kept_free in zip(self._background, self._kept_free[1:], strict=True):
+            is_its_turn = self._turns % BACKGROUND_EVERY == 0 if self._waiting else self._free >= kept_free
+            if queue and is_its_turn:
+                queue.popleft().slot.set()
+                return
+        if not self._waiting:
+            self._free += 1
+            return
+        user, queue = next(iter(self._waiting.items()))
+        queue.popleft().slot.set()
+        if queue:
+            self._waiting.move_to_end(user)
+        else:
+            del self._waiting[user]
 
 
 class LibraryCalls:
@@ -43,7 +138,7 @@ class LibraryCalls:
             raise RemoteUnavailableError(
                 f"{kind} to {self._store_name}: {self._lost} earlier calls to its library have not come back"
             )
-        await slots.acquire_on_behalf_of(None)
+        await slots.acquire()
         call = _Call(function, slots, self._came_back)
         call.start(kind)
         self._running.add(call)
@@ -113,7 +208,7 @@ class _Call(Generic[_T]):
         try:
             trio.lowlevel.start_thread_soon(lambda: context.run(self._work), self._deliver, kind)
         except BaseException:
-            self._slots.release_on_behalf_of(None)
+            self._slots.release()
             raise
 
     def silent_seconds(self) -> float:
@@ -156,5 +251,5 @@ class _Call(Generic[_T]):
             self._end()
 
     def _end(self) -> None:
-        self._slots.release_on_behalf_of(None)
+        self._slots.release()
         self.ended.set()

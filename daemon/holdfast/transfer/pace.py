@@ -14,7 +14,7 @@ from bisect import bisect, insort
 
 import trio
 
-from holdfast.transfer.fair_slots import BACKGROUND_EVERY, rank
+from holdfast.transfer.library_calls import BACKGROUND_EVERY, rank
 
 _Turn = tuple[int, int]
 """The key by which turns are ordered: the rank of the work, then the turn's number."""

@@ -24,8 +24,7 @@ from holdfast.errors import (
 )
 from holdfast.remote import DirectoryInfo, DirectoryListing, ObjectInfo, RemoteStore, UploadSource
 from holdfast.telemetry import OBSERVED, Counters, EventLog, Histogram, Latencies
-from holdfast.transfer.fair_slots import FairSlots
-from holdfast.transfer.library_calls import LibraryCalls
+from holdfast.transfer.library_calls import FairSlots, LibraryCalls
 from holdfast.transfer.pace import Pace
 from holdfast.transfer.queued_callers import QueuedCallers
 from holdfast.transfer.retry import Retry
@@ -134,7 +133,7 @@ class RemoteAccess:
         return self._transfers.waiting + self._questions.waiting
 
     def waiting_beside(self, work: object) -> int:
-        """Return the number of requests that wait for a slot and are not part of ``work`` (``fair_slots.WORK``)."""
+        """Return the number of requests that wait for a slot and are not part of ``work`` (``library_calls.WORK``)."""
         return self._transfers.waiting_beside(work) + self._questions.waiting_beside(work)
 
     def limit(self, upload_bytes_per_second: int, download_bytes_per_second: int, requests_per_second: float) -> None:

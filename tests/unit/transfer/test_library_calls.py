@@ -11,8 +11,7 @@ import trio
 from holdfast.errors import RemoteUnavailableError
 from holdfast.remote.life_signs import sign_of_life
 from holdfast.transfer import library_calls
-from holdfast.transfer.fair_slots import FairSlots
-from holdfast.transfer.library_calls import LibraryCalls
+from holdfast.transfer.library_calls import FairSlots, LibraryCalls
 
 _REQUEST_SECONDS = 0.05
 

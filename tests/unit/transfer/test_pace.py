@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from holdfast.transfer.fair_slots import BACKGROUND_EVERY, IN_BACKGROUND, FairSlots
+from holdfast.transfer.library_calls import BACKGROUND_EVERY, IN_BACKGROUND, FairSlots
 from holdfast.transfer.pace import Pace
 
 
@@ -91,7 +91,7 @@ async def test_the_background_never_has_all_slots() -> None:
     async def hold() -> None:
         nonlocal held
         IN_BACKGROUND.set(True)
-        await slots.acquire_on_behalf_of(None)
+        await slots.acquire()
         held += 1
 
     async with trio.open_nursery() as nursery:
@@ -100,8 +100,8 @@ async def test_the_background_never_has_all_slots() -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert held == 3
         with trio.fail_after(1):
-            await slots.acquire_on_behalf_of(None)
-        slots.release_on_behalf_of(None)
+            await slots.acquire()
+        slots.release()
         await trio.testing.wait_all_tasks_blocked()
         assert held == 3
-        slots.release_on_behalf_of(None)
+        slots.release()
