@@ -32,8 +32,7 @@ from holdfast.store import Staging, mark_copy
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer.known_object import KnownObject
 from holdfast.transfer.library_calls import IN_BACKGROUND, WORK
-from holdfast.transfer.part_runs import PartRun
-from holdfast.transfer.partial_fetch import PartialFetch
+from holdfast.transfer.partial_fetch import PartialFetch, PartRun
 from holdfast.transfer.remotes import ObjectPath
 from holdfast.transfer.run_reading import Arrivals, read_run
 from holdfast.transfer.stale_notes import is_stale, may_be_stale

@@ -3,22 +3,97 @@
 A part is one chunk of the digest's geometry. It is readable when its bytes are in the staged file and, where the store keeps
 chunk digests, have been checked: what is read from an unfinished fetch is never corrupt. Without chunk digests nothing may
 be read before the whole file has been checked, except when there is no digest at all.
+
+One request brings a run of consecutive parts, because a store may spend more on a request than on the bytes of a part
+(``RemoteStore.longest_read_bytes``). The thread of a request takes the parts of its run in their order. The event loop may
+take later parts away from it, for a reader who waits for one of them, or for others who wait for a turn. A thread may be
+given up, and come back while another one reads the run in its place. By then it neither writes into the file nor tells of a
+part: others may have read and checked what it would write over.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import trio
 
 from holdfast.digest import Fingerprint, chunk_bytes_for, chunk_count
-from holdfast.errors import HoldfastError, ObjectChangedError, ObjectMissingError
+from holdfast.errors import HoldfastError, ObjectChangedError, ObjectMissingError, RemoteUnavailableError
 from holdfast.system.file_id import file_stat
 from holdfast.transfer.known_object import KnownObject
-from holdfast.transfer.part_runs import PartRun
 from holdfast.transfer.remotes import ObjectPath
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartReading:
+    """One thread's reading of a run, which counts until the next one begins. ``parts``: what was left when it began."""
+
+    parts: range
+
+
+class PartRun:
+    """The parts of one request that have not come yet. Safe to use from its threads and from the event loop."""
+
+    def __init__(self, parts: range) -> None:
+        """``parts``: consecutive, at least one."""
+        self._lock = threading.Lock()
+        self._left = parts
+        self._writing = threading.Lock()
+        """Held while a thread writes; the event loop never takes it."""
+        self._reading: PartReading | None = None
+
+    @property
+    def left(self) -> range:
+        """The parts that have not come: the first is the one that is read now."""
+        return self._left
+
+    def begin(self) -> PartReading:
+        """Begin to read what is left, in place of whoever has begun before; waits until that thread does not write."""
+        with self._writing, self._lock:
+            self._reading = PartReading(self._left)
+            return self._reading
+
+    def came(self, reading: PartReading, tell: Callable[[], None]) -> bool:
+        """Note for ``reading`` that its next part has come, and call ``tell``. Returns whether there is another to read.
+
+        Raises ``RemoteUnavailableError`` if another thread reads the run by now.
+        """
+        with self._lock:
+            self._check(reading)
+            self._left = self._left[1:]
+            tell()
+            return bool(self._left)
+
+    def write(self, reading: PartReading, fd: int, view: memoryview, offset: int) -> None:
+        """Write for ``reading``. Raises ``RemoteUnavailableError`` as ``came`` does, and ``OSError``."""
+        with self._writing:
+            self._check(reading)
+            while len(view):
+                count = os.pwrite(fd, view, offset)
+                view, offset = view[count:], offset + count
+
+    def take_away(self, part: int) -> range:
+        """Return ``part`` and all parts behind it, which the run then no longer has; none if ``part`` is being read."""
+        with self._lock:
+            place = max(1, part - self._left.start)
+            taken, self._left = self._left[place:], self._left[:place]
+            return taken
+
+    def end(self) -> range:
+        """Return the parts that have not come, which the run then no longer has. No thread begins to write for it."""
+        with self._lock:
+            left, self._left = self._left, range(0)
+            self._reading = None
+            return left
+
+    def _check(self, reading: PartReading) -> None:
+        if self._reading is not reading:
+            raise RemoteUnavailableError("the bytes came too late, after the request was given up", of_store=False)
 
 
 class PartialFetch:

@@ -1,4 +1,4 @@
-"""Reading a run of parts (``part_runs``) in a thread, and telling the event loop of each part that has come."""
+"""Reading a run of parts (``PartRun``) in a thread, and telling the event loop of each part that has come."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import trio
 from holdfast.digest import ChunkHasher, Fingerprint, Hasher, chunk_count
 from holdfast.errors import HoldfastError, ObjectChangedError, RemoteUnavailableError
 from holdfast.remote import ObjectBody, ObjectInfo, RemoteStore
-from holdfast.transfer.part_runs import PartRun
-from holdfast.transfer.partial_fetch import PartialFetch
+from holdfast.transfer.partial_fetch import PartialFetch, PartRun
 
 Arrived = Callable[[int, Fingerprint, ObjectInfo], None]
 """A function that is told of each part in the reading thread: its number, its fingerprint, the object's info."""

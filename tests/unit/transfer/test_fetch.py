@@ -21,7 +21,7 @@ from holdfast.remote import ObjectBody, ObjectInfo, RemoteStore
 from holdfast.store import Staging
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import Fetcher, KnownObject, ObjectPath, PartialFetch, RemoteAccess
-from holdfast.transfer.part_runs import PartReading, PartRun
+from holdfast.transfer.partial_fetch import PartReading, PartRun
 from holdfast.transfer.remotes import Remote
 
 MIB = 2**20
