@@ -30,7 +30,7 @@ from holdfast.errors import (
 from holdfast.remote import ObjectInfo
 from holdfast.store import Staging, mark_copy
 from holdfast.telemetry import Counters, EventLog
-from holdfast.transfer.known_object import KnownObject
+from holdfast.transfer.cached_listing import KnownObject
 from holdfast.transfer.library_calls import IN_BACKGROUND, WORK
 from holdfast.transfer.partial_fetch import PartialFetch, PartRun
 from holdfast.transfer.remotes import ObjectPath

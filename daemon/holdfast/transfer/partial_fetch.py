@@ -25,7 +25,7 @@ import trio
 from holdfast.digest import Fingerprint, chunk_bytes_for, chunk_count
 from holdfast.errors import HoldfastError, ObjectChangedError, ObjectMissingError, RemoteUnavailableError
 from holdfast.system.file_id import file_stat
-from holdfast.transfer.known_object import KnownObject
+from holdfast.transfer.cached_listing import KnownObject
 from holdfast.transfer.remotes import ObjectPath
 
 

@@ -31,7 +31,7 @@ class DirectoryChanges:
         self._is_whited_out = is_whited_out
 
     def names_changed(self, key: str, names: Set[bytes]) -> None:
-        """Note that ``names`` in the directory ``key`` have come or gone (``transfer.listing_cache.NamesChanged``)."""
+        """Note that ``names`` in the directory ``key`` have come or gone (``transfer.cached_listing.NamesChanged``)."""
         path = f"{self._remote.name}/{key}".rstrip("/").encode()
         if all(self._is_hidden(b"%s/%s" % (path, name)) for name in names):
             return
