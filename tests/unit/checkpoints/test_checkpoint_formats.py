@@ -23,7 +23,7 @@ from holdfast.fs.file_io import prefetch
 from holdfast.fs.file_io.file_ends import names_behind
 from holdfast.fs.remote_view import create_hints
 from holdfast.fs.remote_view.create_hints import CreateHints
-from holdfast.zones import NameKind, NameTable, name_patterns
+from holdfast.zones import NameKind, NameTable, names
 from holdfast_spark.jobs.owners import Owners
 from tests.support.checkpoints import samples
 from tests.support.checkpoints.divided_sweep import divided_sweep, rows_of, warmed
@@ -225,7 +225,7 @@ def generic_modules() -> Iterator[Path]:
         room, *rest = path.relative_to(checkpoints).parts
         if room != "formats" or rest[0] in ("interface", "registry.py"):
             yield path
-    for module in (create_hints, prefetch, name_patterns):
+    for module in (create_hints, prefetch, names):
         yield _file(module)
     yield from Path(holdfast_spark.jobs.__path__[0]).glob("*.py")
 

@@ -1,4 +1,6 @@
-"""Kinds of names among objects, defined by patterns of what engines do with a name.
+"""Names in directories, with all that follows from them: zone, path, object key, kind and policy.
+
+Kinds of names among objects are defined by patterns of what engines do with a name.
 
 A pattern is a path below the zone. In a component ``*`` stands for any characters, ``<n>`` for a number, ``<hex>`` for
 hexadecimal digits, ``<uuid>`` for a UUID; the component ``**`` stands for any directories, or at the end for everything
@@ -15,7 +17,7 @@ from functools import lru_cache
 
 from holdfast.errors import ConfigurationError
 from holdfast.zones.name_kinds import NameKind
-from holdfast.zones.zone import LONGEST_KEY_BYTES
+from holdfast.zones.zone import LONGEST_KEY_BYTES, ZonePath
 
 _HADOOP: Mapping[NameKind, Sequence[str]] = {NameKind.SIDECAR: ("**/.*.crc",)}
 """Patterns of Hadoop's local file system, for any engine that writes through it."""
@@ -55,6 +57,37 @@ class NameTable:
         if match is None or match.lastindex is None:
             return NameKind.REPLACEABLE
         return self._kinds[match.lastindex - 1]
+
+
+class ZoneName:
+    """The entry ``name`` of the directory at ``place``; ``path`` is its path in the tree.
+
+    A file at a name that ``sends`` is, or will become, an object; one that is ``created_once`` may be created only once.
+    Names without a store, and those that are too long for any, are all of one kind, which is not looked for.
+    """
+
+    __slots__ = ("created_once", "kind", "name", "path", "place", "policy", "sends", "zone")
+
+    def __init__(self, place: ZonePath, name: bytes, names: NameTable) -> None:
+        zone = place.zone
+        path = place.start + name
+        kind = NameKind.REPLACEABLE
+        if zone.remote is not None and len(key := path[zone.key_start :]) <= LONGEST_KEY_BYTES:
+            kind = names.kind_of(key)
+        policy = kind.policy
+        self.place = place
+        self.zone = zone
+        self.name = name
+        self.path = path
+        self.kind = kind
+        self.policy = policy
+        self.sends = zone.sends and not policy.stays_here
+        self.created_once = zone.sends and policy.created_once
+
+    @property
+    def key(self) -> bytes:
+        """The path below the zone: the key of the object, if there is one."""
+        return self.zone.key_of(self.path)
 
 
 def sidecar_owner(name: bytes) -> bytes | None:
