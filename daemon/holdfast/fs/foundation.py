@@ -19,7 +19,6 @@ from holdfast.fs.inodes.admission import Admission, Drain
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.directory_changes import DirectoryChanges
-from holdfast.fs.inodes.entry_updates import EntryUpdates
 from holdfast.fs.inodes.hot_files import HotFiles
 from holdfast.fs.inodes.invalidation import Invalidation
 from holdfast.fs.inodes.kernel import Kernel
@@ -92,7 +91,6 @@ class Foundation:
         self.hot = HotFiles(store, self.nodes, descriptors, kernel.notifications.invalidate, kernel.backing_files)
         self.losses = Losses(self.hot, self.nodes, parts.events)
         self.policy = NamePolicy(parts.names, parts.zones, self.directories)
-        self.updates = EntryUpdates(index.entries, self.policy)
         self.view = StoreView(parts.remotes, index.marks)
         self.invalidation = Invalidation(self.nodes, self.directories, store, self.unlinks, self.hot, kernel.notifications)
         self.node_limit = NodeLimit(self.nodes, kernel.notifications, config.limits.cached_names)

@@ -42,7 +42,7 @@ class Committer:
     """Commits open files."""
 
     def __init__(self, base: Foundation, sending: Sending, writes: PassthroughWrites, check: DigestCheck) -> None:
-        self._policy, self._directories, self._locks, self._updates = base.policy, base.directories, base.locks, base.updates
+        self._policy, self._directories, self._locks = base.policy, base.directories, base.locks
         self._copies, self._invalidation, self._hot = base.copies, base.invalidation, base.hot
         self._index = base.parts.index
         self._publisher, self._queue = sending.publisher, sending.queue
@@ -133,12 +133,12 @@ class Committer:
         stat = file_stat(opened.fd)
         for name in names:
             path = self._directories.path(name.directory, name.name)
-            self._updates.mark_dirty(stat, path)
+            self._index.entries.mark_dirty(stat, path)
             self._queue.add(path)
 
     async def _send_all(self, opened: OpenFile, names: list[Name]) -> None:
         self._writes.before_send(opened)
-        entry = self._updates.begin_upload(file_stat(opened.fd), path_of(opened.node))
+        entry = self._index.entries.begin_upload(file_stat(opened.fd), path_of(opened.node))
         mark = unsent_mark(opened.fd)
         sents = []
         lost: WriteOnceError | None = None
@@ -150,7 +150,7 @@ class Committer:
                 self._lose(opened, name)
             except BaseException as problem:
                 opened.changed()
-                self._updates.upload_failed(opened.inode)
+                self._index.entries.upload_failed(opened.inode)
                 if isinstance(problem, RemoteError | NameNotStorableError):
                     await self._try_again_later(opened, names)
                 raise

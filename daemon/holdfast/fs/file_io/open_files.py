@@ -116,9 +116,8 @@ class OpenFiles:
         limits: OpenLimits,
         closed: Callable[[Node], None],
     ) -> None:
-        self._nodes, self._directories, self._updates, self._hot = base.nodes, base.directories, base.updates, base.hot
+        self._nodes, self._directories, self._policy, self._hot = base.nodes, base.directories, base.policy, base.hot
         self._losses = base.losses
-        self._policy = base.policy
         self._orphanage, self._freeing = base.parts.store.orphanage, base.parts.store.freeing
         self._times = times
         self._passthrough, self._writes = passthrough, passthrough.writes
@@ -204,10 +203,8 @@ class OpenFiles:
 
     def mark_changed(self, opened: OpenFile) -> None:
         """Mark the file changed unless it is. Call it after a change that awaited: the file may have been sent meanwhile."""
-        if opened.unsent:
-            return
-        opened.changed()
-        self._updates.note_change(opened.node, file_stat(opened.fd))
+        if not opened.unsent:
+            self._writes.changed(opened, file_stat(opened.fd))
 
     async def truncate(self, opened: OpenFile, size_bytes: int, *, drop_privileges: bool = True) -> None:
         """ftruncate(2) of a file that is complete. Raises ``FileBusyError``."""

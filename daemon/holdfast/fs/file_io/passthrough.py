@@ -28,7 +28,7 @@ import trio
 from holdfast.digest import fingerprint_of_file
 from holdfast.errors import FileBusyError
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.inodes.node import Node
+from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.index import EntryState
 from holdfast.store import stamp_of
@@ -112,7 +112,7 @@ class PassthroughWrites:
 
     def __init__(self, base: Foundation) -> None:
         store = base.parts.store
-        self._nodes, self._updates, self._entries = base.nodes, base.updates, base.parts.index.entries
+        self._nodes, self._policy, self._entries = base.nodes, base.policy, base.parts.index.entries
         self._stamps, self._tree, self._hashing, self._rooms = store.stamps, store.tree, base.hashing, base.rooms
 
     def expect(self, opened: OpenFile) -> None:
@@ -121,7 +121,7 @@ class PassthroughWrites:
             opened.expect_writes(self._stamps.take_before_writes(opened.fd))
             self._count_writer(opened)
             if not opened.unsent:  # or there is no digest that could hold
-                self._updates.open_for_writing(opened.inode)
+                self._entries.open_for_writing(opened.inode)
 
     def resume(self, opened: OpenFile) -> None:
         """Restore an open file of an earlier daemon with writable handles. Its entry tells which bytes were known."""
@@ -147,7 +147,7 @@ class PassthroughWrites:
             return
         stat = file_stat(opened.fd)
         if stamp_of(stat) != opened.stamp:
-            self._changed(opened, stat)
+            self.changed(opened, stat)
 
     def compare_nowait(self, opened: OpenFile) -> bool:
         """Detect, at the last handle of a file, a write after it was sent that size and mtime do not show.
@@ -178,7 +178,7 @@ class PassthroughWrites:
     def settle(self, opened: OpenFile) -> None:
         """Make the entry of an unwritten file no longer OPEN, so that its digest counts again."""
         if opened.stamp is not None and not opened.unsent:
-            self._updates.close_unchanged(opened.inode)
+            self._entries.close_unchanged(opened.inode)
 
     def settle_all(self) -> None:
         """Settle the files whose handles the kernel did not release before the mount ended."""
@@ -209,9 +209,9 @@ class PassthroughWrites:
                 continue
             is_same = entry is not None and (entry.size_bytes, entry.mtime_ns) == (stat.st_size, stat.st_mtime_ns)
             if is_same and opened is None:
-                self._updates.close_unchanged(inode)
+                self._entries.close_unchanged(inode)
             else:
-                self._updates.mark_dirty(stat, path)
+                self._entries.mark_dirty(stat, path)
             await trio.lowlevel.checkpoint()
 
     @staticmethod
@@ -223,11 +223,17 @@ class PassthroughWrites:
 
     def _compare(self, opened: OpenFile, sent: bytes, found: bytes) -> None:
         if sent and found and sent != found:
-            self._changed(opened, file_stat(opened.fd))
+            self.changed(opened, file_stat(opened.fd))
 
-    def _changed(self, opened: OpenFile, stat: FileStat) -> None:
+    def changed(self, opened: OpenFile, stat: FileStat) -> None:
+        """Mark an open file changed, and its entry dirty if its bytes are checked against a digest.
+
+        ``stat`` holds its present attributes. An existing entry is enough: a name that needs a digest may be gone, or not
+        looked up yet.
+        """
         opened.changed()
-        self._updates.note_change(opened.node, stat)
+        if self._entries.get(stat.st_ino) is not None or self._policy.has_digest(opened.node):
+            self._entries.mark_dirty(stat, path_of(opened.node))
 
     def _sent_digest(self, opened: OpenFile) -> bytes:
         """Return the digest of what was sent last; empty if the bytes are known to differ."""

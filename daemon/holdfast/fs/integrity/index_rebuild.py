@@ -25,7 +25,7 @@ class IndexRebuild:
     """Fills a newly created index."""
 
     def __init__(self, base: Foundation, verifier: Verifier, queue: WritebackQueue) -> None:
-        self._policy, self._updates, self._events = base.policy, base.updates, base.parts.events
+        self._policy, self._events = base.policy, base.parts.events
         self._tree, self._index = base.parts.store.tree, base.parts.index
         self._has_all = not any(disk.is_absent for disk in base.parts.store.others.disks)
         self._verifier = verifier
@@ -55,7 +55,7 @@ class IndexRebuild:
         try:
             stat = file_stat(fd)
             if is_unsent(fd):
-                self._updates.mark_dirty(stat, path)
+                self._index.entries.mark_dirty(stat, path)
                 self._queue.add(path)
             elif self._zone_sends(path) and self._index.entries.get(stat.st_ino) is None:
                 await self._verifier.check_before_use(path, fd)

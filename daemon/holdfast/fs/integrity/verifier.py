@@ -44,7 +44,7 @@ class Verifier:
 
     def __init__(self, base: Foundation) -> None:
         index = base.parts.index
-        self._policy, self._nodes, self._updates, self._view = base.policy, base.nodes, base.updates, base.view
+        self._policy, self._nodes, self._view = base.policy, base.nodes, base.view
         self._index, self._tree, self._copies = index, base.parts.store.tree, base.copies
         self._events, self._hashing = base.parts.events, base.hashing
         on_first_open = base.parts.config.integrity.verify_on_first_open
@@ -206,18 +206,18 @@ class Verifier:
         if name.policy.stays_here:
             return True
         if is_unsent(fd):
-            self._updates.mark_dirty(file_stat(fd), path)
+            self._index.entries.mark_dirty(file_stat(fd), path)
             return True
         try:
             target = self._view.object_of(name)
             info = await target.remote.access.head(target.key)
         except (ObjectMissingError, NameNotStorableError):
-            self._updates.mark_dirty(file_stat(fd), path)
+            self._index.entries.mark_dirty(file_stat(fd), path)
             self._events.emit("kept-unsent", path=os.fsdecode(path))
             return True
         hashed = None if is_hollow(os.fstat(fd)) else await self._hash(fd)
         if hashed is None:
-            self._updates.mark_dirty(file_stat(fd), path)
+            self._index.entries.mark_dirty(file_stat(fd), path)
             return True
         fingerprint, stat = hashed
         match await proof(fd, fingerprint, info, target.remote.access, self._hashing):

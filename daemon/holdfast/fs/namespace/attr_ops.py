@@ -43,7 +43,7 @@ class AttrOps:
 
     def __init__(self, base: Foundation, views: Views, files: Files) -> None:
         self._directories, self._hot, self._quotas = base.directories, base.hot, base.quotas
-        self._updates, self._view, self._store = base.updates, base.view, base.parts.store
+        self._view, self._store, self._entries = base.view, base.parts.store, base.parts.index.entries
         self._revalidation, self._times = views.revalidation, views.times
         self._files, self._writes, self._local_files = files.files, files.passthrough_writes, files.local_files
         self._opening, self._read_write, self._committer = files.opening, files.read_write, files.committer
@@ -126,7 +126,7 @@ class AttrOps:
         if not node.is_directory and isinstance(after, FileStat) and isinstance(before, FileStat):
             if node.opened is not None:
                 node.opened.mode_changed(after.st_mode)
-            self._updates.refresh(before, after)
+            self._entries.refresh(before, after)
         return after if node.opened is None else self.get(node)
 
     def _of_backing_file(self, node: Node) -> Stat:

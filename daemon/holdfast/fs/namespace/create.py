@@ -77,7 +77,7 @@ class Creation:
 
     def __init__(self, base: Foundation, views: Views, files: Files, new: NewEntries) -> None:
         self._new = new
-        self._directories, self._nodes, self._updates = base.directories, base.nodes, base.updates
+        self._directories, self._nodes = base.directories, base.nodes
         self._admission, self._ttl = base.admission, base.ttl
         self._view, self._index, self._copies, self._fetcher = base.view, base.parts.index, base.copies, base.fetcher
         self._revalidation, self._hints, self._guard = views.revalidation, views.hints, views.guard
@@ -154,7 +154,7 @@ class Creation:
         if name.policy.stays_here:
             return False
         self._fetcher.detach(name.path)
-        self._updates.mark_dirty(stat, name.path)
+        self._index.entries.mark_dirty(stat, name.path)
         self._copies.drop_sidecar(name.path, self._directories.descriptor(name.directory))
         return True
 
@@ -200,7 +200,7 @@ class Making:
 
     def __init__(self, base: Foundation, guard: FallbackGuard, new: NewEntries, rules: DirectoryRules) -> None:
         self._new = new
-        self._directories, self._nodes, self._updates = base.directories, base.nodes, base.updates
+        self._directories, self._nodes = base.directories, base.nodes
         self._admission, self._tree = base.admission, base.parts.store.tree
         self._zones, self._index, self._view = base.parts.zones, base.parts.index, base.view
         self._rules = rules
@@ -263,7 +263,7 @@ class Making:
         if not attempt.resent:
             self._nodes.begin(stat.st_ino)
         if stat_module.S_ISREG(stat.st_mode) and name.sends:
-            self._updates.mark_dirty(stat, name.path)
+            self._index.entries.mark_dirty(stat, name.path)
         return self._nodes.local(name.directory, name.name, stat.st_ino, stat.st_mode), stat
 
 

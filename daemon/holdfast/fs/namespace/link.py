@@ -34,8 +34,7 @@ class Linking:
 
     def __init__(self, base: Foundation, views: Views, files: Files, link_upload: LinkUpload) -> None:
         self._directories, self._nodes, self._policy = base.directories, base.nodes, base.policy
-        self._admission, self._updates, self._hot = base.admission, base.updates, base.hot
-        self._marks = base.parts.index.marks
+        self._admission, self._hot, self._index = base.admission, base.hot, base.parts.index
         self._guard, self._hints = views.guard, views.hints
         self._local_files, self._check = files.local_files, files.check
         self._link_upload = link_upload
@@ -67,7 +66,7 @@ class Linking:
             self._admission.check_takes_new(directory)
             if not attempt.resent:
                 _check_room(before)
-            is_hidden = self._marks.is_whited_out(new.path)
+            is_hidden = self._index.marks.is_whited_out(new.path)
             sent = await self._link_upload.send(node, new, caller, create_only=not is_hidden)
             before = self._stat(node)
         if hot is not None or new.sends:
@@ -128,7 +127,7 @@ class Linking:
         if sent is not None:
             self._link_upload.record(node, name, self._directories.descriptor(name.directory), sent, stat)
         else:
-            self._updates.refresh(before, stat)
+            self._index.entries.refresh(before, stat)
             if stat_module.S_ISREG(stat.st_mode):
                 self._check.later(name.place, node)
 

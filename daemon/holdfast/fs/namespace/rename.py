@@ -154,7 +154,7 @@ class FileMoves:
 
     def __init__(self, base: Foundation, views: Views, sending: Sending, files: Files, link_upload: LinkUpload) -> None:
         self._directories, self._nodes, self._policy = base.directories, base.nodes, base.policy
-        self._updates, self._hot, self._fetcher = base.updates, base.hot, base.fetcher
+        self._hot, self._fetcher = base.hot, base.fetcher
         self._entries, self._freeing = base.parts.index.entries, base.parts.store.freeing
         self._hints = views.hints
         self._remote_deletes, self._versions = sending.remote_deletes, sending.versions
@@ -300,7 +300,7 @@ class FileMoves:
 
     def _move_entry(self, node: Node, before: FileStat, after: FileStat, old_path: bytes) -> None:
         """Update the entry of a renamed file. Without a digest the entry is dropped, because changes would go unnoticed."""
-        entry = self._updates.refresh(before, after)
+        entry = self._entries.refresh(before, after)
         if entry is not None and not self._policy.has_digest(node):
             self._entries.discard(after.st_ino)
         elif entry is not None:
@@ -309,7 +309,7 @@ class FileMoves:
 
     def _mark_unsent(self, stat: FileStat, path: bytes, replaced: CachedName | None) -> None:
         """Note that the store has another file, ``replaced``, under the new name until this one is sent or removed."""
-        entry = self._updates.mark_dirty(stat, path)
+        entry = self._entries.mark_dirty(stat, path)
         if replaced is not None:
             entry.set_name(replaced)
             self._entries.put(stat.st_ino, entry)

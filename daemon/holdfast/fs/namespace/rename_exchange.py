@@ -21,8 +21,9 @@ class Exchange:
 
     def __init__(self, base: Foundation) -> None:
         parts = base.parts
-        self._directories, self._nodes, self._updates, self._hot = base.directories, base.nodes, base.updates, base.hot
+        self._directories, self._nodes, self._hot = base.directories, base.nodes, base.hot
         self._zones, self._records, self._tree = parts.zones, parts.session.records, parts.store.tree
+        self._entries = parts.index.entries
 
     async def settle(self, one: Name, other: Name) -> None:
         """Wait for the locks of both files, if users can hold them."""
@@ -73,7 +74,7 @@ class Exchange:
         for name in (one, other):
             after = self._directories.stat(name.directory, name.name)
             if after is not None and after.st_ino in before:
-                self._updates.refresh(before[after.st_ino], after)
+                self._entries.refresh(before[after.st_ino], after)
 
     def _rename(self, one: Name, other: Name, inodes: Iterable[FileId], then: Callable[[], None]) -> None:
         one_fd, other_fd = self._directories.descriptor(one.directory), self._directories.descriptor(other.directory)

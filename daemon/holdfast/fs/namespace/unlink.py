@@ -26,8 +26,8 @@ class LostNames:
 
     def __init__(self, base: Foundation) -> None:
         self._directories, self._nodes, self._unlinks = base.directories, base.nodes, base.unlinks
-        self._updates, self._hot, self._copies, self._store = base.updates, base.hot, base.copies, base.parts.store
-        self._rooms = base.rooms
+        self._hot, self._copies, self._rooms = base.hot, base.copies, base.rooms
+        self._store, self._entries = base.parts.store, base.parts.index.entries
 
     def waits(self, stat: FileStat, node: Node | None) -> bool:
         """Say whether ``settle`` waits, if only a moment, before the file of ``node`` loses a name."""
@@ -101,11 +101,11 @@ class LostNames:
 
     def _refresh(self, node: Node, before: FileStat) -> None:
         if node.opened is not None:
-            self._updates.refresh(before, file_stat(node.opened.fd))
+            self._entries.refresh(before, file_stat(node.opened.fd))
         elif node.parent is not None:
             stat = self._directories.stat(node.parent, node.name)
             if stat is not None and stat.st_ino == node.backing:
-                self._updates.refresh(before, stat)
+                self._entries.refresh(before, stat)
 
     def before_rename_over(self, name: Name, directory_fd: int, victim: FileStat) -> Entry | None:
         """Prepare for a rename over ``name``: the replaced file, ``victim``, is kept while it is open.

@@ -23,7 +23,7 @@ class ExtendedAttributes:
 
     def __init__(self, base: Foundation, local_files: LocalFiles) -> None:
         self._directories, self._admission = base.directories, base.admission
-        self._updates, self._hot = base.updates, base.hot
+        self._hot, self._entries = base.hot, base.parts.index.entries
         self._records, self._ordinary_user = base.parts.session.records, base.ordinary_user
         self._local_files = local_files
 
@@ -60,7 +60,7 @@ class ExtendedAttributes:
                 self._hot.set_attribute(file, name, value)
             else:
                 os.setxattr(file, name, value, follow_symlinks=follow)
-        self._updates.refresh(before, file_stat(file, follow_symlinks=follow))
+        self._entries.refresh(before, file_stat(file, follow_symlinks=follow))
 
     async def remove(self, node: Node, name: bytes, attempt: Attempt = FIRST) -> None:
         """Remove an attribute. Raises ``OSError`` with ENODATA if there is none."""
@@ -75,7 +75,7 @@ class ExtendedAttributes:
             self._hot.remove_attribute(file, name)
         else:
             os.removexattr(file, name, follow_symlinks=follow)
-        self._updates.refresh(before, file_stat(file, follow_symlinks=follow))
+        self._entries.refresh(before, file_stat(file, follow_symlinks=follow))
 
     async def _file_to_change(self, node: Node, name: bytes) -> tuple[int | bytes, bool]:
         if name in _ACCESS_LISTS or name.startswith(_PRIVATE):
