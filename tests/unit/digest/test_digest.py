@@ -23,7 +23,7 @@ from holdfast.digest import (
     fingerprint_of_file,
     position_of,
 )
-from holdfast.digest.chunks import METADATA_CHUNKS, METADATA_DIGEST
+from holdfast.digest.hashing import METADATA_CHUNKS, METADATA_DIGEST
 
 MIB = 2**20
 SIZES = [0, 1, 8 * MIB - 1, 8 * MIB, 8 * MIB + 1, 16 * MIB, 20 * MIB]
