@@ -30,6 +30,9 @@ from holdfast.session import NUMBER_MASK, SessionTables, version_mark
 from holdfast.store import QUICKLY_FREED_BYTES
 from holdfast.system.file_id import file_stat
 
+_CHANGES_NOTHING = 1 << 63
+"""The bit of a handle's number that no node's id has."""
+
 
 class Handle(NamedTuple):
     """An open file for the kernel: whether its open may change bytes, and whether the kernel should send FLUSH for it."""
@@ -37,6 +40,21 @@ class Handle(NamedTuple):
     opened: OpenFile
     changes: bool
     sends_flush: bool
+
+    @property
+    def number(self) -> int:
+        """The number of the handle: its node's id, so that a daemon that did not open the file understands it."""
+        return self.opened.node.id | (0 if self.changes else _CHANGES_NOTHING)
+
+
+def node_of(handle: int) -> int:
+    """Return the node id of a handle by its number."""
+    return handle & ~_CHANGES_NOTHING
+
+
+def changes_nothing(handle: int) -> bool:
+    """Say whether the open behind the handle can change nothing and has not, so that its close has nothing to send."""
+    return handle & _CHANGES_NOTHING != 0
 
 
 class HandleTable:
@@ -125,9 +143,9 @@ class OpenFiles:
         self._limits = limits
         self._closed = closed
 
-    def of_handle(self, node_id: int) -> OpenFile:
-        """Return the open file for the kernel's handle ``node_id``. The kernel may have forgotten the node. Raises EBADF."""
-        node = self._nodes.known(node_id)
+    def of_handle(self, handle: int) -> OpenFile:
+        """Return the open file of a handle by its number. The kernel may have forgotten the node. Raises EBADF."""
+        node = self._nodes.known(node_of(handle))
         if node is None or node.opened is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         return node.opened

@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.capacity import Room
 from holdfast.fs.file_io.commit import closes_inherited
 from holdfast.fs.file_io.open import executes
-from holdfast.fs.file_io.open_files import Handle
+from holdfast.fs.file_io.open_files import Handle, changes_nothing
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse import wire_format
@@ -26,7 +26,6 @@ from holdfast.fs.fuse.fsync_threads import Syncs
 from holdfast.fs.fuse.later_replies import LaterReplies, Turns
 from holdfast.fs.fuse.readdir_replies import ReaddirReplies
 from holdfast.fs.fuse.request_observer import OperationTimes, Request, name_of
-from holdfast.fs.fuse.wire_format import changes_nothing, handle_of, node_of
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.namespace.lookup import Found
@@ -254,7 +253,7 @@ class ImmediateReplies:
 
     async def _flush(self, node: Node, body: bytes, caller: Caller) -> Answer:
         handle = wire_format.NODE.unpack_from(body)[0]
-        opened = self._files.files.of_handle(node_of(handle))
+        opened = self._files.files.of_handle(handle)
         if not changes_nothing(handle) and not closes_inherited(opened, caller.pid):
             await self._files.committer.commit(opened)
         return 0
@@ -262,7 +261,7 @@ class ImmediateReplies:
     def _fsync(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         """Let a thread sync a file that is not sent. The thread replies without a turn of the event loop."""
         handle, flags = wire_format.FSYNC.unpack_from(body)
-        opened = self._files.files.of_handle(node_of(handle))
+        opened = self._files.files.of_handle(handle)
         if opened.arrival is not None or self._files.files.sends(opened):
             return None
         self._times.take_over()  # of earlier ones
@@ -271,7 +270,7 @@ class ImmediateReplies:
 
     def _release(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         handle, flags = wire_format.RELEASE.unpack_from(body)
-        opened = self._files.files.of_handle(node_of(handle))
+        opened = self._files.files.of_handle(handle)
         self._files.releasing.release(opened, self._request, executes=executes(flags))
         return 0
 
@@ -301,7 +300,7 @@ def _opened(handle: Handle, drop: int = 0) -> bytes:
     """Return the body of the reply to OPEN, or the second half of that to CREATE, without the open flags ``drop``."""
     opened = handle.opened
     flags = _OPEN_FLAGS[opened.backing_id is not None, handle.sends_flush] & ~drop
-    return wire_format.opened(handle_of(opened.node, changes=handle.changes), flags, opened.backing_id or 0)
+    return wire_format.opened(handle.number, flags, opened.backing_id or 0)
 
 
 def _entry(found: Found) -> bytes:

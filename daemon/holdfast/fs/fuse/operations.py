@@ -11,14 +11,14 @@ import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestContext, SetattrFields, StatvfsData
 
 from holdfast.capacity import Room
-from holdfast.fs.file_io.open_files import Handle
+from holdfast.fs.file_io.open_files import Handle, changes_nothing
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.entry_attributes import attributes_of, directory_entry, entry_of
 from holdfast.fs.fuse.error_replies import replies
 from holdfast.fs.fuse.later_replies import Turns
 from holdfast.fs.fuse.request_observer import RequestObserver
-from holdfast.fs.fuse.wire_format import changes_nothing, handle_of, listing_flags, node_of
+from holdfast.fs.fuse.wire_format import listing_flags
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
@@ -86,7 +86,7 @@ class Operations(pyfuse3.Operations):
         async with self._turns.names.of(ctx.uid):
             found, handle = await self._room(parent).with_room(create)
         self._answer(request, handle)
-        return FileInfo(fh=handle_of(found.node, changes=True)), entry_of(found)
+        return FileInfo(fh=handle.number), entry_of(found)
 
     @replies
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
@@ -230,7 +230,7 @@ class Operations(pyfuse3.Operations):
         node = self._node(inode)
         async with self._turns.names.of(ctx.uid):
             handle = await self._files.opening.open(node, flags, request, _caller(ctx))
-        info = FileInfo(fh=handle_of(node, changes=handle.changes), keep_cache=not node.cache_is_stale)
+        info = FileInfo(fh=handle.number, keep_cache=not node.cache_is_stale)
         if node.cache_is_stale:
             node.cache_is_stale = not self._invalidation.before_handle(handle.opened)
         self._answer(request, handle)
@@ -327,7 +327,7 @@ class Operations(pyfuse3.Operations):
         return self._rooms.on(self._directories.disk_number(node))
 
     def _opened(self, fh: int) -> OpenFile:
-        return self._files.files.of_handle(node_of(fh))
+        return self._files.files.of_handle(fh)
 
 
 def _caller(ctx: RequestContext) -> Caller:

@@ -20,8 +20,8 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.errors import HoldfastError
+from holdfast.fs.file_io.open_files import node_of
 from holdfast.fs.fuse import wire_format
-from holdfast.fs.fuse.wire_format import node_of
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.name_policy import NamePolicy
 from holdfast.fs.inodes.node import Node, path_of

@@ -1,6 +1,4 @@
-"""Bodies of FUSE requests and replies in the wire format, for those answered past pyfuse3, and the numbers of handles.
-
-A handle is its node's id, so that a daemon that did not open the file understands it.
+"""Bodies of FUSE requests and replies in the wire format, for those answered past pyfuse3.
 
 Source: ``include/uapi/linux/fuse.h`` of Linux 6.9, protocol 7.40. Numbers are in native byte order.
 """
@@ -19,7 +17,6 @@ from holdfast.kernel import NATIVE_MODULE, OpenFlag
 
 _BodyOfStat = Callable[[int, Stat, float], bytes]
 """A function of a node's id, its attributes and seconds."""
-_READ_ONLY = 1 << 63
 _NS = 1_000_000_000
 _LONGEST_NAME = 255
 _ENTRY_HEAD = Struct("=QQQQII")
@@ -106,21 +103,6 @@ def changes(body: bytes) -> Changes | None:
         atime_ns=accessed * _NS + accessed_ns if valid & _ATIME else None,
         mtime_ns=modified * _NS + modified_ns if valid & _MTIME else None,
     )
-
-
-def handle_of(node: Node, *, changes: bool) -> int:
-    """Return the handle for an open of ``node``, which ``changes`` its bytes or may do so."""
-    return node.id | (0 if changes else _READ_ONLY)
-
-
-def node_of(handle: int) -> int:
-    """Return the node id of a handle."""
-    return handle & ~_READ_ONLY
-
-
-def changes_nothing(handle: int) -> bool:
-    """Say whether the open behind the handle can change nothing and has not, so that its close has nothing to send."""
-    return handle & _READ_ONLY != 0
 
 
 def listing_flags(node: Node, *, is_ours: bool) -> OpenFlag:
