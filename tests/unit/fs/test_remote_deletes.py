@@ -39,8 +39,7 @@ def test_a_mark_goes_with_the_first_object_and_no_other_object_looks_for_it(
     index: Index, tree: LookedAt, tmp_path: Path
 ) -> None:
     parts = SimpleNamespace(index=index, store=SimpleNamespace(tree=tree))
-    base, versions = cast(Any, SimpleNamespace(view=None, fetcher=None, parts=parts)), cast(Any, None)
-    remote_deletes = RemoteDeletes(base, versions)
+    remote_deletes = RemoteDeletes(cast(Any, SimpleNamespace(view=None, fetcher=None, parts=parts)))
     directory = tmp_path / "tree/d/e"
     place = ZonePath(Zone(ZoneKind.STORE, b"d", "d"), b"d/e")
 

@@ -88,7 +88,7 @@ async def test_what_follows_a_late_rename(tmp_path: Path, name: str, expected: l
         losses=None,
         parts=SimpleNamespace(index=SimpleNamespace(entries=None)),
     )
-    sending: Any = SimpleNamespace(queue=parts, remote_deletes=parts, versions=None)
+    sending: Any = SimpleNamespace(queue=parts, remote_deletes=parts)
     files: Any = SimpleNamespace(files=parts, check=None, background=background)
     completion = RenameCompletion(base, sending, files)
     move = _move(tmp_path / "store", tmp_path / "work")

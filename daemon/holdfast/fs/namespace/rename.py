@@ -46,7 +46,7 @@ class Renaming:
     ) -> None:
         self._directories, self._nodes, self._policy = base.directories, base.nodes, base.policy
         self._admission = base.admission
-        self._guard, self._versions, self._local_files = views.guard, sending.versions, files.local_files
+        self._guard, self._remote_deletes, self._local_files = views.guard, sending.remote_deletes, files.local_files
         self._link_upload = link_upload
         self._lookup = lookup
         self._moves = FileMoves(base, views, sending, files, link_upload)
@@ -117,7 +117,7 @@ class Renaming:
         if victim is not None and move.is_of(victim):
             return
         sent = await self._send(move, caller) if new.sends else None
-        leaves = self._versions.to_delete(old, stat) if sent is None and old.zone.is_store else None
+        leaves = self._remote_deletes.to_delete(old, stat) if sent is None and old.zone.is_store else None
         if leaves is not None:
             await before_waiting()
             await self._completion.sync_file(move)
@@ -157,8 +157,7 @@ class FileMoves:
         self._hot, self._fetcher = base.hot, base.fetcher
         self._entries, self._freeing = base.parts.index.entries, base.parts.store.freeing
         self._hints = views.hints
-        self._remote_deletes, self._versions = sending.remote_deletes, sending.versions
-        self._check = files.check
+        self._remote_deletes, self._check = sending.remote_deletes, files.check
         self._link_upload = link_upload
         self._lost_names = LostNames(base)
 
@@ -204,7 +203,7 @@ class FileMoves:
         if victim is not None and move.is_of(victim):
             return
         is_unsent = sent is None and move.new.sends
-        replaced = self._versions.known(move.new, victim) if is_unsent else None
+        replaced = self._remote_deletes.known(move.new, victim) if is_unsent else None
         forgotten = self._make_way(move, target_fd, victim)
         undo = do_nothing
         then = do_nothing

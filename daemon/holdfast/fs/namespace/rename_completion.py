@@ -42,7 +42,7 @@ class RenameCompletion:
     def __init__(self, base: Foundation, sending: Sending, files: Files) -> None:
         self._directories, self._nodes, self._policy = base.directories, base.nodes, base.policy
         self._entries, self._copies, self._losses = base.parts.index.entries, base.copies, base.losses
-        self._versions, self._remote_deletes, self._queue = sending.versions, sending.remote_deletes, sending.queue
+        self._remote_deletes, self._queue = sending.remote_deletes, sending.queue
         self._files, self._check, self._background = files.files, files.check, files.background
 
     async def sync_file(self, move: FileMove) -> None:
@@ -107,7 +107,7 @@ class RenameCompletion:
         stat = self._directories.stat(target, new)
         leaves = None
         if gone.zone.is_store and gone.sends:
-            leaves = self._versions.left_by_earlier_daemon(gone, stat)
+            leaves = self._remote_deletes.left_by_earlier_daemon(gone, stat)
         entry = self._entries.get(stat.st_ino) if stat is not None else None
         if stat is not None and entry is not None:
             entry.drop_name(gone.path)
