@@ -31,6 +31,7 @@ class Rooms:
         self.all = rooms
         """That of the first disk comes first."""
         self.first = rooms[0]
+        self._is_alone = len(rooms) == 1
         self._by_number = {room.disk.number: room for room in rooms}
         self._index = index
         self._disk_at = disk_at
@@ -42,11 +43,11 @@ class Rooms:
 
     def at(self, path: bytes) -> Room:
         """Return the room on the disk that what is at ``path`` in the tree is on, or would be."""
-        return self.on(self._disk_at(path))
+        return self.first if self._is_alone else self.on(self._disk_at(path))
 
     def of(self, file: FileId) -> Room:
         """Return the room on the disk that a file is on."""
-        return self._by_number.get(disk_of(file), self.first)  # as ``on``, but each CREATE and RELEASE asks
+        return self.first if self._is_alone else self.on(disk_of(file))  # each CREATE and RELEASE asks
 
     async def make_room(self, wanted_bytes: int, path: bytes) -> None:
         """Return when a copy of ``wanted_bytes`` may be written for ``path``. Raises ``CacheFullError``."""

@@ -35,8 +35,7 @@ def _any(_: Entry) -> bool:
     return True
 
 
-def open_child(directory_fd: int, name: bytes) -> int:
-    """Return a new ``O_PATH`` descriptor of the subdirectory ``name``. Raises ``OSError``."""
+def _open_child(directory_fd: int, name: bytes) -> int:
     return os.open(name, DIRECTORY, dir_fd=directory_fd)
 
 
@@ -44,7 +43,7 @@ def descend(
     top_fd: int,
     deepest: int | None = None,
     enters: Callable[[Entry], bool] = _any,
-    opened: Callable[[int, bytes], int] = open_child,
+    opened: Callable[[int, bytes], int] = _open_child,
 ) -> Iterator[tuple[list[bytes], int, list[Entry]]]:
     """Yield every directory from ``top_fd`` down: the names that lead to it, its ``O_PATH`` descriptor, its entries.
 

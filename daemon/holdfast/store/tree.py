@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import TypeVar
 
-from holdfast.store.descent import DIRECTORY, descend, open_child
+from holdfast.store.descent import DIRECTORY, descend
 from holdfast.store.descent import Entry as DirectoryEntry
 from holdfast.store.directory_times import ImpliedTimes, keeping_mtime
 from holdfast.store.held_directories import HeldDirectories
@@ -44,7 +44,7 @@ class Tree:
 
     def open_child(self, directory_fd: int, name: bytes) -> int:
         """Return a new ``O_PATH`` descriptor of the subdirectory ``name``. Raises ``OSError``."""
-        return open_child(directory_fd, name)
+        return os.open(name, DIRECTORY, dir_fd=directory_fd)
 
     # --- what differs where directories are on other disks (``store.spread_tree``) -------------------------------------
 

@@ -15,7 +15,7 @@ import errno
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from contextvars import Token
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from holdfast.telemetry import OBSERVED, Counters, RareEvents, waiting_for
 from holdfast.transfer import ASKING_USER
 
 _MOST_WAITING = 1024
+_NO_TURN = nullcontext()
 
 
 class LaterReplies:
@@ -87,7 +88,7 @@ class RequestTurns:
 
     def of(self, uid: int) -> AbstractAsyncContextManager[None]:
         """Return a context for one request of a user. Raises ``OSError`` (EAGAIN) on entry if 1,024 wait already."""
-        return _ROOTS_TURN if uid == 0 else _Turn(self, uid)
+        return _NO_TURN if uid == 0 else _Turn(self, uid)
 
     @property
     def running(self) -> int:
@@ -164,14 +165,3 @@ class _Turn:
     async def __aexit__(self, *problem: object) -> None:
         ASKING_USER.reset(self._before)
         self._turns.leave(self._uid)
-
-
-class _RootsTurn:
-    async def __aenter__(self) -> None:
-        pass
-
-    async def __aexit__(self, *problem: object) -> None:
-        pass
-
-
-_ROOTS_TURN = _RootsTurn()
