@@ -185,6 +185,8 @@ class Tree:
         names = _components(path)
         if self.held.calls:
             self.held.check(path)
+        with suppress(FileNotFoundError):  # nearly always they are there, and need one look together
+            return self.open_below(self.root_fd, path)
         return _last_of(self.root_fd, range(len(names)), partial(self._open_or_make, names, mode, uid, gid, since))
 
     def stat(self, path: bytes) -> FileStat:

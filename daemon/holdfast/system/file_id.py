@@ -56,14 +56,12 @@ listed_ids: Callable[[int | bytes | str], _Listed] = _ids_as_listed
 MOST_DISKS = 62
 """The limit of numbers of other disks: ids from 2⁶² on are given by the daemon."""
 _INODE_BITS = 56
+disk_of = cast(Callable[[FileId], int], _INODE_BITS.__rrshift__)
+"""Return the number of the disk that a file is on; 0 for the store directory's own. It is the number's own method: each
+change of an entry calls it."""
 _TIMES = ("st_atime", "st_mtime", "st_ctime")
 _BY_NAME = ("st_blksize", "st_blocks", "st_rdev", *_TIMES, *(f"{time}_ns" for time in _TIMES))
 """The fields of ``os.stat_result`` that its sequence does not have, or has in seconds."""
-
-
-def disk_of(file: FileId) -> int:
-    """Return the number of the disk that a file is on; 0 for the store directory's own."""
-    return file >> _INODE_BITS
 
 
 def id_on(disk: int, inode: int) -> FileId:

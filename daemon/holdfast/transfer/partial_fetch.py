@@ -125,6 +125,9 @@ class PartialFetch:
         self._missing = set(self._queued)
         self._readable: set[int] = set()
         self._progress = trio.Event()
+        """Set, and replaced by another one, when a part becomes readable, and at the end."""
+        self._is_staged, self._has_ended = trio.Event(), trio.Event()
+        """Events of their own: who waits for the whole file is not woken for what comes before."""
         self._finished = False
         self._problem: HoldfastError | None = None
 
@@ -168,12 +171,12 @@ class PartialFetch:
         """Note the staged file that takes the bytes."""
         self.staged_name, self.fd = name, fd
         self.inode = file_stat(fd).st_ino
-        self._wake()
+        self._is_staged.set()
 
     async def wait_staged(self) -> None:
         """Wait until ``fd`` is open; a holder may use it then. Raises the error that ended the fetch."""
-        while not self.staged_name:
-            await self._step()
+        if not self.staged_name:
+            await self._wait(self._is_staged)
 
     def part_range(self, part: int) -> tuple[int, int]:
         """Return the first byte of ``part`` and the byte after its last."""
@@ -270,11 +273,14 @@ class PartialFetch:
     def finish(self) -> None:
         """Note that the whole file has been fetched and verified."""
         self._finished = True
+        self._has_ended.set()
         self._wake()
 
     def fail(self, problem: HoldfastError) -> None:
         """Note that the fetch has failed with ``problem``, which is raised to all who wait."""
         self._problem = problem
+        self._is_staged.set()
+        self._has_ended.set()
         self._wake()
 
     async def wait_for(self, start: int, end: int) -> None:
@@ -289,7 +295,7 @@ class PartialFetch:
         if not self._missing.isdisjoint(parts):
             self._prefer(parts)
         while not self._finished and not self._readable.issuperset(parts):
-            await self._step()
+            await self._wait(self._progress)
 
     def _prefer(self, parts: range) -> None:
         """Let ``parts`` be fetched next, and then those behind them: the reader may go on.
@@ -309,13 +315,13 @@ class PartialFetch:
 
     async def wait_whole(self) -> None:
         """Wait until the file is whole and verified. Raises the error that ended the fetch."""
-        while not self._finished:
-            await self._step()
+        if not self._finished:
+            await self._wait(self._has_ended)
 
-    async def _step(self) -> None:
-        if self._problem is not None:
-            raise self._problem
-        await self._progress.wait()
+    async def _wait(self, event: trio.Event) -> None:
+        """Wait for ``event``, unless the fetch has failed. Raises the error that ended it."""
+        if self._problem is None:
+            await event.wait()
         if self._problem is not None:
             raise self._problem
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 from unittest.mock import MagicMock
 
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.node_recovery import NodeRecovery
 from holdfast.fs.inodes.node_table import NodeTable
+from holdfast.fs.inodes.pending_unlinks import RecentInodes
 from holdfast.system.file_id import FileId
 
 
@@ -27,5 +27,7 @@ def node_table(
     left: Callable[[Node], None] = lambda _: None,
 ) -> NodeTable:
     """Return an empty table that keeps no records."""
-    ids: Any = set(reserved)
+    ids = RecentInodes(lambda: 0.0)
+    for inode in reserved:
+        ids.add(inode)
     return NodeTable(root, 0, records=MagicMock(), reserved=ids, earlier=earlier or NothingEarlier(), left=left, zones={})

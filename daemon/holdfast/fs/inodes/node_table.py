@@ -162,7 +162,8 @@ class NodeTable:
         """Return the node of a file in the tree, and add this name to it."""
         node = self.of_backing(inode)
         if node is None:
-            is_free = inode not in self._nodes and inode not in self._reserved
+            is_reserved = inode in self._reserved.candidates and inode in self._reserved
+            is_free = inode not in self._nodes and not is_reserved
             node_id = inode if is_free else next(self._spare)
             node = self._nodes[node_id] = Node(node_id, parent, name, inode, stat_module.S_ISDIR(mode))
             self._entered(node, parent, name)
