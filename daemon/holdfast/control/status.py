@@ -17,7 +17,7 @@ from holdfast.control.messages import PublicStatus, RemoteStatus, Sample, Status
 from holdfast.control.other_disks import other_disks
 from holdfast.control.paths import Paths
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.fuse.served_mount import ServedMount
+from holdfast.fs.fuse.session import ServedMount
 from holdfast.fs.writeback.unsent_files import UnsentFiles
 from holdfast.holdings import Health
 from holdfast.problems import LONG_UNSENT

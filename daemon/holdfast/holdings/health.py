@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.fuse.served_mount import ServedMount
+from holdfast.fs.fuse.session import ServedMount
 from holdfast.holdings.report import LONGEST_PROBLEM, MOST_PROBLEMS, NodeHealth
 from holdfast.problems import DRAINING, STORE, is_clearly_below
 

@@ -21,7 +21,7 @@ from holdfast.control.surveys import History, SurveyRoutes
 from holdfast.control.sweeping import SweepRoutes
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.fuse.served_mount import ServedMount
+from holdfast.fs.fuse.session import ServedMount
 from holdfast.holdings import Gathering, Health, node_name
 from holdfast.maintenance import Upkeep
 from holdfast.standbys import Standbys

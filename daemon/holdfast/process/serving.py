@@ -24,7 +24,7 @@ from holdfast.control.server import ControlServer
 from holdfast.errors import NotRestartableError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.fuse.served_mount import ServedMount
+from holdfast.fs.fuse.session import ServedMount
 from holdfast.fs.takeover.reopening import Takeover
 from holdfast.holdings import Gathering, Health, HeldStores, Publishing
 from holdfast.index import Index

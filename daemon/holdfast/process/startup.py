@@ -19,8 +19,7 @@ from holdfast.errors import StoreUnsuitableError, TakeoverError
 from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse.kernel_notifications import KernelNotifier
-from holdfast.fs.fuse.served_mount import ServedMount
-from holdfast.fs.fuse.session import Session
+from holdfast.fs.fuse.session import ServedMount, Session
 from holdfast.index import Index
 from holdfast.mount import covered_directory, mountpoint
 from holdfast.mount.covered_directory import Ground

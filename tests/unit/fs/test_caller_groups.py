@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.fs.inodes.caller import Caller
-from holdfast.fs.inodes.caller_groups import CallerGroups
+from holdfast.fs.inodes.caller import Caller, CallerGroups
 from holdfast.system.processes import answerable, leader_of, supplementary_groups
 from tests.support.users.privileges import MALLORY
 

@@ -12,8 +12,7 @@ import trio
 import trio.testing
 
 from holdfast.errors import IndexFullError
-from holdfast.fs.file_io.background import Background
-from holdfast.fs.file_io.release import Releasing
+from holdfast.fs.file_io.release import Background, Releasing
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.system.file_id import FileId, file_stat

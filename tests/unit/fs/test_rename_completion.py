@@ -14,7 +14,7 @@ import trio
 import trio.testing
 
 from holdfast.errors import FileBusyError
-from holdfast.fs.file_io.background import Background
+from holdfast.fs.file_io.release import Background
 from holdfast.fs.namespace.rename_completion import FileMove, RenameCompletion
 from holdfast.index import CachedName
 from holdfast.system.file_id import FileStat, file_stat

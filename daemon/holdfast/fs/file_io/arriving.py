@@ -1,14 +1,21 @@
-"""Waiting for the bytes of open files that are still being fetched."""
+"""Waiting for bytes: of open files that are still being fetched, and of nodes that must be local.
+
+A local node is fetched whole, verified and in the tree, for operations that need the file itself.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from holdfast.errors import NoSuchEntryError, ObjectChangedError, ObjectMissingError, StaleNodeError
 from holdfast.fs.file_io.cache_miss import TRIES, CacheMiss, changes_too_fast
+from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.file_io.passthrough import Passthrough
 from holdfast.fs.foundation import Foundation
+from holdfast.fs.inodes.locks import NodeLocks
+from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.system.waits import before_waiting
 from holdfast.transfer import PartialFetch
@@ -82,3 +89,34 @@ class ArrivingFiles:
         """
         if opened.arrival is not None and opened.arrival.known.size_bytes > before.known.size_bytes:
             self._invalidation.attributes_changed(opened.node.id)
+
+
+@dataclass(eq=False)
+class LocalFiles:
+    """Makes nodes local for links, renames, changes of attributes and prefetches."""
+
+    misses: CacheMiss
+    arriving: ArrivingFiles
+    check: DigestCheck
+    _locks: NodeLocks
+
+    def is_local(self, node: Node) -> bool:
+        """Say whether ``make_local`` has nothing to do: the file is here, whole, and need not be read to be checked."""
+        if node.is_directory:
+            return True
+        if node.backing == 0 or self._locks.is_held(node):
+            return False
+        opened = node.opened
+        return self.check.is_closed_file_checked(node) if opened is None else opened.arrival is None
+
+    async def make_local(self, node: Node) -> None:
+        """Return when the node's bytes are whole, verified and in the tree. Raises ``HoldfastError``."""
+        if self.is_local(node):
+            return
+        async with self._locks.of(node):
+            was_corrupt = node.backing != 0 and node.opened is None and not await self.check.is_closed_file_intact(node)
+            if node.backing == 0:
+                await self.misses.fetch_whole(node, was_corrupt=was_corrupt)
+                return
+        if node.opened is not None:
+            await self.arriving.wait_whole(node.opened)

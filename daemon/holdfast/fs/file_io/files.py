@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast.fs.file_io.arriving import ArrivingFiles
-from holdfast.fs.file_io.background import Background
+from holdfast.fs.file_io.arriving import ArrivingFiles, LocalFiles
 from holdfast.fs.file_io.cache_miss import CacheMiss
 from holdfast.fs.file_io.commit import Committer
 from holdfast.fs.file_io.digest_check import DigestCheck
-from holdfast.fs.file_io.local_files import LocalFiles
 from holdfast.fs.file_io.open import Opening
 from holdfast.fs.file_io.open_files import HandleTable, OpenFiles
 from holdfast.fs.file_io.open_limits import OpenLimits
 from holdfast.fs.file_io.passthrough import Passthrough
 from holdfast.fs.file_io.prefetch import Prefetcher
 from holdfast.fs.file_io.read_write import ReadWrite
-from holdfast.fs.file_io.release import Releasing
+from holdfast.fs.file_io.release import Background, Releasing
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.integrity.verifier import Verifier

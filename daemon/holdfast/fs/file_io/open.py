@@ -12,8 +12,8 @@ import time
 from functools import partial
 
 from holdfast.errors import WriteOnceError
+from holdfast.fs.file_io.arriving import LocalFiles
 from holdfast.fs.file_io.cache_miss import TRIES, changes_too_fast
-from holdfast.fs.file_io.local_files import LocalFiles
 from holdfast.fs.file_io.open_files import Handle, OpenFiles
 from holdfast.fs.file_io.prefetch import Prefetcher
 from holdfast.fs.file_io.separation import Separation

@@ -14,7 +14,7 @@ from functools import partial
 import trio
 
 from holdfast.errors import CorruptEntryError
-from holdfast.fs.file_io.local_files import LocalFiles
+from holdfast.fs.file_io.arriving import LocalFiles
 from holdfast.fs.file_io.open_files import HandleTable, OpenFiles
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.hot_files import LONG_PATIENCE_SECONDS

@@ -7,17 +7,35 @@ it was sent (``passthrough``) is hashed in the background too. The handle counts
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 
 import trio
 
 from holdfast.errors import HoldfastError
-from holdfast.fs.file_io.background import Background
 from holdfast.fs.file_io.commit import Committer
 from holdfast.fs.file_io.open_files import HandleTable, OpenFiles
 from holdfast.fs.file_io.passthrough import PassthroughWrites
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node, path_of
 from holdfast.fs.inodes.open_file import OpenFile
+
+
+class Background:
+    """Tasks that a request starts and that do not delay its reply, while ``run`` runs. Any part may start one."""
+
+    def __init__(self) -> None:
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled, which cancels all tasks too."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
+
+    def start_soon(self, action: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        """Start a task in the background."""
+        assert self._nursery is not None, "the file system is not running"
+        self._nursery.start_soon(action, *arguments)
 
 
 class Releasing:

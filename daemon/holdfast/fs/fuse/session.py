@@ -1,10 +1,11 @@
-"""The FUSE session: mount, serve, end."""
+"""The FUSE session: mount, serve, end, and what becomes of the mount when the daemon ends."""
 
 from __future__ import annotations
 
 import errno
 import logging
 import os
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from holdfast.kernel import TAKEOVER, Connection, InitFlag, Opcode
 from holdfast.mount import covered_directory, fuse_device, mounting, read_ahead
 from holdfast.mount import mountpoint as mountpoints
 from holdfast.mount.covered_directory import Ground
+from holdfast.session.handover import Handover
 from holdfast.telemetry import EventLog
 
 _log = logging.getLogger("holdfast.fs")
@@ -205,6 +207,31 @@ class Session:
     def _end(self, *, unmount: bool) -> None:
         self._kernel.close()
         pyfuse3.close(unmount=unmount)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedMount:
+    """A mount that is served: that of ``session``. ``handover`` is how the next daemon finds it."""
+
+    session: Session
+    handover: Handover
+
+    @property
+    def outlives(self) -> bool:
+        """True if the mount outlives this daemon: it can be taken over, and somebody holds its descriptor until then."""
+        return self.session.device is not None and self.handover.is_held
+
+    @property
+    def takeover(self) -> str:
+        """``takeover`` if the mount outlives this daemon, else ``no takeover:`` and the reason."""
+        if self.session.device is not None and not self.handover.is_held:
+            return f"no takeover: {self.handover.why_not_held}"
+        return self.session.takeover
+
+    @property
+    def keeper_problem(self) -> str:
+        """The reason why the keeper that is configured does not hold the mount; empty if it does, or none is."""
+        return self.handover.keeper.problem if self.handover.keeper is not None else ""
 
 
 def _check_device() -> None:

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from holdfast.fs.inodes.caller import Asker
-from holdfast.fs.inodes.caller_groups import CallerGroups
+from holdfast.fs.inodes.caller import Asker, CallerGroups
 from holdfast.store import Tree
 from holdfast.system.file_id import file_stat
 from holdfast.transfer import Ownership

@@ -6,7 +6,7 @@ import errno
 import os
 
 from holdfast.errors import StaleNodeError
-from holdfast.fs.file_io.local_files import LocalFiles
+from holdfast.fs.file_io.arriving import LocalFiles
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node
