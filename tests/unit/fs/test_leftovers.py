@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.checkpoints.formats import FORMATS
-from holdfast.fs.remote_view.leftovers import Leftovers
+from holdfast.fs.remote_view.deleted_objects import Leftovers
 from holdfast.store import Tree
 from holdfast.zones import NameKind, NameTable
 

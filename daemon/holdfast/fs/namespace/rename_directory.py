@@ -13,7 +13,7 @@ from holdfast.errors import HoldsObjectsError, NoSuchEntryError, ZoneRootBusyErr
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.name_policy import Name
 from holdfast.fs.namespace.rmdir import DirectoryRemovals
-from holdfast.fs.remote_view.whiteouts import Left, Whiteouts
+from holdfast.fs.remote_view.visibility import Left, Whiteouts
 from holdfast.store import RENAME_NOREPLACE, rename_with_flags
 from holdfast.system.file_id import FileStat
 from holdfast.zones import ZonePath

@@ -21,7 +21,7 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.replay import FIRST, Attempt
 from holdfast.fs.remote_view.views import Views
-from holdfast.fs.remote_view.whiteouts import Left
+from holdfast.fs.remote_view.visibility import Left
 from holdfast.store import DIRECTORY
 from holdfast.system.file_id import FileId, FileStat
 from holdfast.zones import ZoneKind, ZonePath

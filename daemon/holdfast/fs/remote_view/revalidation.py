@@ -18,7 +18,7 @@ from holdfast.config import Durability
 from holdfast.errors import NameNotStorableError, RemoteError, RemoteUnavailableError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
-from holdfast.fs.remote_view.whiteouts import Whiteouts
+from holdfast.fs.remote_view.visibility import Whiteouts
 from holdfast.transfer import CachedListing, KnownObject
 from holdfast.zones import ZoneName, ZonePath
 

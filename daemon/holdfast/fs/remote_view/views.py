@@ -10,8 +10,7 @@ from holdfast.fs.remote_view.fallback_guard import FallbackGuard
 from holdfast.fs.remote_view.object_copies import ObjectCopies
 from holdfast.fs.remote_view.object_times import ObjectTimes
 from holdfast.fs.remote_view.revalidation import Revalidation
-from holdfast.fs.remote_view.visibility import Visibility
-from holdfast.fs.remote_view.whiteouts import Whiteouts
+from holdfast.fs.remote_view.visibility import Visibility, Whiteouts
 
 
 class Views:
