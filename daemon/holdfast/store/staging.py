@@ -46,10 +46,11 @@ class Area:
     def __init__(self, first_fd: int, others: Iterable[Place] = ()) -> None:
         self.first_fd = first_fd
         self._others = {place.disk: place for place in others}
+        self.is_spread = bool(self._others)
 
     def of(self, file: FileId) -> int:
         """Return the descriptor of the directory on the disk that ``file`` is on."""
-        return self.on(disk_of(file)) if self._others else self.first_fd
+        return self.on(disk_of(file)) if self.is_spread else self.first_fd
 
     def on(self, disk: int) -> int:
         """Return the descriptor of the directory on the disk with this number."""
@@ -58,7 +59,7 @@ class Area:
 
     def beside(self, fd: int) -> int:
         """Return the descriptor of the directory on the disk that the file or directory ``fd`` is on. Raises ``OSError``."""
-        if self._others:
+        if self.is_spread:
             device = os.fstat(fd).st_dev
             for place in self._others.values():
                 if place.device == device:
@@ -99,7 +100,7 @@ class Staging:
         leaves nothing behind.
         """
         name = b"%d" % next(self._numbers)
-        directory_fd = self._area.on(self._disk_at(target))
+        directory_fd = self._area.on(self._disk_at(target)) if self._area.is_spread else self._area.first_fd
         fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory_fd)
         if directory_fd != self._area.first_fd:
             self._elsewhere[name] = directory_fd

@@ -128,13 +128,9 @@ class PartialFetch:
         """Set, and replaced by another one, when a part becomes readable, and at the end."""
         self._is_staged, self._has_ended = trio.Event(), trio.Event()
         """Events of their own: who waits for the whole file is not woken for what comes before."""
-        self._finished = False
-        self._problem: HoldfastError | None = None
-
-    @property
-    def finished(self) -> bool:
+        self.finished = False
         """True once the file is whole and verified."""
-        return self._finished
+        self._problem: HoldfastError | None = None
 
     @property
     def arrived_bytes(self) -> int:
@@ -272,7 +268,7 @@ class PartialFetch:
 
     def finish(self) -> None:
         """Note that the whole file has been fetched and verified."""
-        self._finished = True
+        self.finished = True
         self._has_ended.set()
         self._wake()
 
@@ -294,7 +290,7 @@ class PartialFetch:
         parts = range(start // self._part_bytes, -(-end // self._part_bytes))
         if not self._missing.isdisjoint(parts):
             self._prefer(parts)
-        while not self._finished and not self._readable.issuperset(parts):
+        while not self.finished and not self._readable.issuperset(parts):
             await self._wait(self._progress)
 
     def _prefer(self, parts: range) -> None:
@@ -315,7 +311,7 @@ class PartialFetch:
 
     async def wait_whole(self) -> None:
         """Wait until the file is whole and verified. Raises the error that ended the fetch."""
-        if not self._finished:
+        if not self.finished:
             await self._wait(self._has_ended)
 
     async def _wait(self, event: trio.Event) -> None:

@@ -1,6 +1,6 @@
 /* READ and WRITE of a complete local file, from the descriptor of its backing file, without Python.
  *
- * To the rest of the daemon such data is as if it went past it (fs/file_io/passthrough_writes.py): nobody is told of a write.
+ * To the rest of the daemon such data is as if it went past it (fs/file_io/passthrough.py): nobody is told of a write.
  * What is in the page cache is read in the step in which the request is read, and writes are made there as long as they don't
  * wait for the disk (disk_waits.h). All else is left to a few threads, which reply by themselves and never take the GIL.
  * Whatever fails goes to libfuse, and to the file system's handlers: they make room on a full disk, and know what to do about
