@@ -54,7 +54,8 @@ class NamePolicy:
             place = places.get(directory)
             if place is None:
                 place = places[directory] = self._directories.place(directory)
-            if place.zone.sends and (resolved := self.name(directory, name)).sends:
+            if place.zone.sends and (resolved := Name(place, name, self._names)).sends:
+                resolved.directory = directory
                 found.append(resolved)
         return found
 
