@@ -38,7 +38,8 @@ class StoreView:
 
     def object_of(self, name: ZoneName) -> ObjectPath:
         """Return the object of a name. Raises ``NameNotStorableError``."""
-        return ObjectPath(name.path, self._remotes[name.zone.remote], key_text(name.path[name.zone.key_start :]))
+        remote, key = self._remotes[name.zone.remote], key_text(name.path[name.zone.key_start :])
+        return ObjectPath(name.path, remote, key, name.path if name.zone.is_store else f"{remote.name}/{key}".encode())
 
     def check_name(self, name: ZoneName) -> None:
         """Raise ``NameNotStorableError`` if the store behind its zone can't have an object of this name."""

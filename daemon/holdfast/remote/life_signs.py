@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from holdfast.errors import RemoteUnavailableError
@@ -17,15 +18,13 @@ _BYTES_A_REQUEST = 16 * 2**20
 _T = TypeVar("_T")
 
 
+@dataclass(slots=True, eq=False)
 class CallLife:
     """The life of one call: ``at`` is the time of its last sign (monotonic), ``requests`` what the next may take."""
 
-    __slots__ = ("at", "is_given_up", "requests")
-
-    def __init__(self) -> None:
-        self.at = time.monotonic()
-        self.requests = 0
-        self.is_given_up = False
+    at: float = field(default_factory=time.monotonic)
+    requests: int = 0
+    is_given_up: bool = False
 
     def lead(self, function: Callable[[], _T]) -> _T:
         """Call ``function``, whose signs of life are this call's."""

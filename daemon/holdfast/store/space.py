@@ -18,6 +18,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple, TypeVar
@@ -259,16 +260,14 @@ class FreeingOnDisk:
             answers.close()
 
 
+@dataclass(slots=True, eq=False)
 class _Held:
     """A file that is held while its last name is removed."""
 
-    __slots__ = ("_device", "_fd", "_freeing", "_size_bytes")
-
-    def __init__(self, freeing: Freeing, fd: int, size_bytes: int, device: int) -> None:
-        self._freeing = freeing
-        self._fd = fd
-        self._size_bytes = size_bytes
-        self._device = device
+    _freeing: Freeing
+    _fd: int
+    _size_bytes: int
+    _device: int
 
     def __enter__(self) -> None:
         pass

@@ -82,16 +82,13 @@ class OperationFeed:
     """The buffer. ``switch`` is called with True before the first watcher comes, with False after the last has gone."""
 
     def __init__(self, switch: Callable[[bool], None]) -> None:
+        self.is_watched = False
+        """True while somebody watches."""
         self._switch = switch
         self._watchers = 0
         self._follower: Callable[[Observed], None] | None = None
         self._number = 0
         self._kept: deque[Observed] = deque(maxlen=_KEPT)
-
-    @property
-    def is_watched(self) -> bool:
-        """True while somebody watches."""
-        return self._watchers > 0
 
     def publish(self, operation: Observed) -> None:
         """Show an operation to all watchers."""
@@ -133,10 +130,12 @@ class OperationFeed:
         if not self._watchers:
             self._switch(True)
         self._watchers += 1
+        self.is_watched = True
 
     def _goes(self) -> None:
         self._watchers -= 1
-        if not self._watchers:
+        self.is_watched = self._watchers > 0
+        if not self.is_watched:
             self._switch(False)
             self._kept.clear()
 

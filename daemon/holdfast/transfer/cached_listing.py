@@ -17,6 +17,7 @@ import math
 import struct
 from collections.abc import Callable, Iterable, Iterator, Set
 from copy import copy
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import trio
@@ -62,15 +63,13 @@ def _unpacked(data: bytes) -> KnownObject:
     return KnownObject(size_bytes, modified_ns, data[_NUMBERS.size :].decode())
 
 
+@dataclass(slots=True, eq=False)
 class _Question:
     """A question about one name whose answer is awaited; ``is_outdated`` if something newer is known by now."""
 
-    __slots__ = ("began", "is_outdated", "name")
-
-    def __init__(self, name: bytes) -> None:
-        self.name = name
-        self.began = trio.current_time()
-        self.is_outdated = False
+    name: bytes
+    began: float = field(default_factory=trio.current_time)
+    is_outdated: bool = False
 
 
 def _outdate(questions: Iterable[_Question], name: bytes) -> None:
@@ -85,16 +84,14 @@ def _outdate_earlier(questions: Iterable[_Question], began: float) -> None:
         question.is_outdated |= question.began < began
 
 
+@dataclass(slots=True, eq=False)
 class _PendingList:
     """A pending LIST: when it began, the changes made here meanwhile, and how it ended."""
 
-    __slots__ = ("began", "changes", "done", "problem")
-
-    def __init__(self) -> None:
-        self.began = trio.current_time()
-        self.changes: list[tuple[bytes, bytes | None, bool]] = []
-        self.done = trio.Event()
-        self.problem: RemoteError | None = None
+    began: float = field(default_factory=trio.current_time)
+    changes: list[tuple[bytes, bytes | None, bool]] = field(default_factory=list)
+    done: trio.Event = field(default_factory=trio.Event)
+    problem: RemoteError | None = None
 
 
 class CachedListing:

@@ -45,6 +45,7 @@ _JUST_SECONDS = 2.0
 """The resolution of the stores' times, with something to spare."""
 
 
+@dataclass(slots=True, eq=False)
 class _Attempt:
     """One attempt to delete an object: tries until one succeeds or the deadline has passed. A new attempt follows.
 
@@ -52,16 +53,13 @@ class _Attempt:
     attempts in which the store has refused this very key.
     """
 
-    __slots__ = ("done", "due", "problem", "refusals", "retry", "under_way", "version")
-
-    def __init__(self, due: float, version: CachedName, refusals: int = 0) -> None:
-        self.due = due
-        self.version = version
-        self.refusals = refusals
-        self.retry: Retry | None = None
-        self.under_way = False
-        self.done = trio.Event()
-        self.problem: HoldfastError | None = None
+    due: float
+    version: CachedName
+    refusals: int = 0
+    retry: Retry | None = None
+    under_way: bool = False
+    done: trio.Event = field(default_factory=trio.Event)
+    problem: HoldfastError | None = None
 
     @property
     def has_failed(self) -> bool:

@@ -63,8 +63,5 @@ class ObjectPath:
     path: bytes
     remote: Remote
     key: str
-
-    @property
-    def store_path(self) -> bytes:
-        """The object's path in the store's own zone; ``path`` may lie in a working directory instead."""
-        return f"{self.remote.access.name}/{self.key}".encode()
+    store_path: bytes
+    """The object's path in the store's own zone; ``path`` may lie in a working directory instead."""

@@ -47,6 +47,8 @@ class Zone:
     """True if the zone shows a store itself."""
     sends: bool = field(init=False, repr=False, compare=False)
     """True if files are sent to the store."""
+    sends_later: bool = field(init=False, repr=False, compare=False)
+    """True if files are sent after their close: the writeback queue takes them."""
     digests_later: bool = field(init=False, repr=False, compare=False)
     """True if files are hashed after their last close: the zone keeps digests, and sends nothing, which would hash them."""
     key_start: int = field(init=False, repr=False, compare=False)
@@ -57,6 +59,7 @@ class Zone:
         object.__setattr__(self, "is_store", self.kind is ZoneKind.STORE)
         object.__setattr__(self, "key_start", len(self.prefix) + 1 if self.prefix else 0)
         object.__setattr__(self, "sends", self.durability in (Durability.COMMIT, Durability.ASYNC))
+        object.__setattr__(self, "sends_later", self.durability is Durability.ASYNC)
         object.__setattr__(self, "digests_later", self.digests and not self.sends)
 
     def key_of(self, path: bytes) -> bytes:

@@ -105,7 +105,7 @@ class Fetching:
 
     def begin(self) -> PartialFetch:
         remote = cast(Remote, SimpleNamespace(name="checkpoints", access=self.access))
-        return self.fetcher.fetch(ObjectPath(b"checkpoints/a", remote, "a"), KnownObject(SIZE, 0, "etag"))
+        return self.fetcher.fetch(ObjectPath(b"checkpoints/a", remote, "a", b"checkpoints/a"), KnownObject(SIZE, 0, "etag"))
 
     async def _make_room(self, size_bytes: int, path: bytes) -> None:
         assert size_bytes == SIZE

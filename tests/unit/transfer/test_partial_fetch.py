@@ -23,7 +23,7 @@ MIB = 2**20
 PART = 8 * MIB
 SIZE = 3 * PART + 5
 PROBLEM = RemoteUnavailableError("gone")
-TARGET = ObjectPath(b"checkpoints/a", cast(Remote, None), "a")
+TARGET = ObjectPath(b"checkpoints/a", cast(Remote, None), "a", b"checkpoints/a")
 
 
 def fetch_of(size_bytes: int) -> PartialFetch:

@@ -119,7 +119,7 @@ class Committer:
                 self._check.later(place, opened.node)
 
     def _may_wait(self, name: Name) -> bool:
-        return self._queue.takes(name) and not name.created_once
+        return name.zone.sends_later and not name.created_once
 
     async def _leave_to_queue(self, opened: OpenFile, names: list[Name]) -> None:
         self._writes.before_send(opened)

@@ -166,7 +166,7 @@ class LinkUpload:
                 self._writes.before_send(opened)
         try:
             with self._files.descriptor_of(node) as fd:
-                if not once and self._queue.takes(name):
+                if not once and name.zone.sends_later:
                     await self._queue.keep(fd)
                     return None
                 sent = await self._publisher.send(fd, name, create_only=once)

@@ -112,7 +112,7 @@ class RenameCompletion:
         if stat is not None and entry is not None:
             entry.drop_name(gone.path)
             self._entries.put(stat.st_ino, entry)
-        is_unsent = self._queue.takes(there) and there.sends
+        is_unsent = there.zone.sends_later and there.sends
         if is_unsent and stat is not None and stat_module.S_ISREG(stat.st_mode):
             node = self._nodes.local(target, new, stat.st_ino, stat.st_mode)
             await self.queue(node, there.path)

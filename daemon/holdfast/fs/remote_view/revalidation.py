@@ -14,7 +14,6 @@ from itertools import islice
 
 import trio
 
-from holdfast.config import Durability
 from holdfast.errors import NameNotStorableError, RemoteError, RemoteUnavailableError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import Node
@@ -137,7 +136,7 @@ class Revalidation:
 
         An ``async`` zone serves without the store in directories that it has listed.
         """
-        goes_on = name.zone.durability is Durability.ASYNC and listing.is_known
+        goes_on = name.zone.sends_later and listing.is_known
         try:
             yield not goes_on
         except RemoteUnavailableError:

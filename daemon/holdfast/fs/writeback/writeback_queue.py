@@ -18,7 +18,6 @@ from collections import OrderedDict, defaultdict
 
 import trio
 
-from holdfast.config import Durability
 from holdfast.errors import HoldfastError, HollowFileError, NameNotStorableError, RemoteError, WriteOnceError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import path_of
@@ -37,7 +36,6 @@ from holdfast.store import (
 )
 from holdfast.system.file_id import FileId, file_stat
 from holdfast.transfer import IN_BACKGROUND, check_can_be_sent
-from holdfast.zones import ZoneName
 
 _PAUSE_SECONDS = 5.0
 _LONGEST_PAUSE_SECONDS = 600.0
@@ -84,10 +82,6 @@ class WritebackQueue:
         if path in paths or path in self._due:
             self.add(path)
             paths.move_to_end(path, last=False)
-
-    def takes(self, name: ZoneName) -> bool:
-        """Say whether a file written under this name is sent later."""
-        return name.zone.durability is Durability.ASYNC
 
     async def keep(self, fd: int) -> None:
         """Make the bytes behind ``fd`` durable on this disk and mark them unsent.
