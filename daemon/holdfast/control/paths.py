@@ -82,7 +82,7 @@ class Paths:
         try:
             for name in relative.split(b"/") if relative else ():
                 next_found = await self._files.lookup.find(found.node, name, NOBODY) if found.node.is_directory else None
-                if next_found is None:
+                if not isinstance(next_found, Found):
                     raise NoSuchEntryError(f"there is no {path}")
                 nodes.hold(next_found.node)
                 nodes.let_go(found.node)

@@ -167,12 +167,11 @@ class ImmediateReplies:
         if name in (b".", b".."):
             return None
         found = await self._files.lookup.find(directory, name, caller)
-        if found is not None:
+        if isinstance(found, Found):
             if found.node.backing in self._losing:
                 self._invalidation.before_attributes(found.node)
             return _entry(found)
-        seconds = self._files.lookup.missing_seconds(directory, name)
-        return wire_format.no_entry(seconds) if seconds else errno.ENOENT
+        return wire_format.no_entry(found) if found else errno.ENOENT
 
     def _forget(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         self._files.forget(node_id, wire_format.NODE.unpack_from(body)[0])

@@ -25,6 +25,7 @@ from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.inodes.replay import Attempt
 from holdfast.fs.namespace.attr_ops import Changes
 from holdfast.fs.namespace.listing import dots
+from holdfast.fs.namespace.lookup import Found
 from holdfast.kernel import Connection, Fallocation, OpenFlag
 from holdfast.telemetry import Counters
 
@@ -62,14 +63,13 @@ class Operations(pyfuse3.Operations):
         directory = self._node(parent_inode)
         async with self._turns.names.of(ctx.uid):
             found = await self._files.lookup.find(directory, name, _caller(ctx))
-        if found is not None:
+        if isinstance(found, Found):
             self._invalidation.before_attributes(found.node)
             return entry_of(found)
-        seconds = self._files.lookup.missing_seconds(directory, name)
-        if not seconds:
+        if not found:
             raise FUSEError(errno.ENOENT)
         nothing = EntryAttributes()
-        nothing.entry_timeout = seconds
+        nothing.entry_timeout = found
         return nothing
 
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:

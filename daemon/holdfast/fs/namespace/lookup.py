@@ -43,16 +43,24 @@ class Lookup:
         self._visibility, self._guard, self._revalidation = views.visibility, views.guard, views.revalidation
         self._hints, self._times, self._copies = views.hints, views.times, views.object_copies
 
-    async def find(self, directory: Node, name: bytes, caller: Caller) -> Found | None:
-        """Return the entry of ``name``, or None. Raises ``RemoteError`` if only the store knows and it does not answer."""
+    async def find(self, directory: Node, name: bytes, caller: Caller) -> Found | float:
+        """Return the entry of ``name``, or for how many seconds the kernel may cache that there is none.
+
+        Raises ``RemoteError`` if only the store knows and it does not answer.
+        """
         place = self._directories.place(directory)
         if place.zone.remote is not None:
-            found = await self._find_over_store(self._policy.name(directory, name), caller)
+            resolved = self._policy.name(directory, name)
+            over_store = await self._find_over_store(resolved, caller)
+            if over_store is None:
+                return self._missing_seconds(resolved)
+            found = over_store
         else:
             stat = self._directories.stat(directory, name)
-            seconds = 0.0 if stat is None else self._ttl.of_name_in_kernel(place, None, stat.st_mode)
-            found = None if stat is None else self.local(directory, name, stat, seconds)
-        if found is None or directory is self._nodes.root or not await self._learn_times(found.node):
+            if stat is None:
+                return self._ttl.of_missing_name_in_kernel(place, None)
+            found = self.local(directory, name, stat, self._ttl.of_name_in_kernel(place, None, stat.st_mode))
+        if directory is self._nodes.root or not await self._learn_times(found.node):
             return found
         stat = self._directories.stat(directory, name)
         return found if stat is None else self.local(directory, name, stat, found.seconds)
@@ -91,6 +99,12 @@ class Lookup:
             self._hints.answered_missing(name.place.path, name.name, caller.pid, was_asked=is_sure)
             return None
         return self.remote(name, known)
+
+    def _missing_seconds(self, name: Name) -> float:
+        """Return how long the kernel may cache that there is no such name in a zone with a store."""
+        if self._directories.place(name.directory) is not name.place:  # it was renamed while the store was asked
+            name = self._policy.name(name.directory, name.name)
+        return self._ttl.of_missing_name_in_kernel(name.place, None if name.zone.remote is None else name.kind)
 
     def _is_being_created(self, name: Name, listing: CachedListing, caller: Caller) -> bool:
         """Say whether the caller looks up an unknown name of a store's zone because it is about to create it."""
@@ -155,11 +169,6 @@ class Lookup:
         """
         return 0.0 if node.backing in self._times.awaited else self._directories.seconds(node)
 
-    def missing_seconds(self, directory: Node, name: bytes) -> float:
-        """Return how long the kernel may cache the answer that ``name`` is not in ``directory``."""
-        missing = self._policy.name(directory, name)
-        return self._ttl.of_missing_name_in_kernel(missing.place, None if missing.zone.remote is None else missing.kind)
-
     def is_unknown(self, directory: Node, name: bytes) -> bool:
         """Say whether a name in a zone with a store may be known to the kernel but is unknown here.
 
@@ -173,7 +182,7 @@ class Lookup:
 
     async def learn(self, directory: Node, name: bytes) -> None:
         """Look up a name that a request uses and that ``is_unknown``, as for a reader."""
-        if await self.find(directory, name, NOBODY) is None:
+        if not isinstance(await self.find(directory, name, NOBODY), Found):
             self._nodes.drop_path(self._directories.path(directory, name))
 
     def _local(self, name: Name, stat: FileStat) -> Found:
