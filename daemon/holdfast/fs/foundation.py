@@ -15,7 +15,7 @@ from holdfast.capacity import Disk, EmptiedDirectories, Limits, Room, Rooms
 from holdfast.checkpoints.formats import FORMATS
 from holdfast.checkpoints.partition_directories import PartitionDirectories
 from holdfast.config import Config
-from holdfast.fs.inodes.admission import Admission, Drain
+from holdfast.fs.inodes.admission import Admission, Drain, Quotas
 from holdfast.fs.inodes.descriptor_cache import DescriptorCache
 from holdfast.fs.inodes.directories import Directories
 from holdfast.fs.inodes.directory_changes import DirectoryChanges
@@ -30,7 +30,6 @@ from holdfast.fs.inodes.node_recovery import NodeRecovery, StatsInTree
 from holdfast.fs.inodes.node_table import NodeTable
 from holdfast.fs.inodes.object_rights import ObjectRights
 from holdfast.fs.inodes.pending_unlinks import PendingUnlinks
-from holdfast.fs.inodes.quotas import Quotas
 from holdfast.fs.inodes.time_to_live import TimeToLive
 from holdfast.fs.store_view import StoreView
 from holdfast.index import Index

@@ -20,7 +20,7 @@ from holdfast.session import SessionTables
 from holdfast.store import StoreDirectory
 from holdfast.telemetry import Counters, EventLog
 from holdfast.transfer import Deletions, ListingCache, Ownership, Remote, RemoteAccess
-from holdfast.transfer.queued_callers import QueuedCallers
+from holdfast.transfer.retry import QueuedCallers
 from holdfast.zones import Fallbacks, ZoneMap
 
 _log = logging.getLogger("holdfast")

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 
 from holdfast.errors import LostBytesError
-from holdfast.store.unsent_marks import SetAttribute
+from holdfast.store.file_notes import SetAttribute
 from holdfast.system.syscalls import REFUSALS, was_refused
 
 _MARK = "user.holdfast.lost"

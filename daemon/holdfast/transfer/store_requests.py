@@ -26,8 +26,7 @@ from holdfast.remote import DirectoryInfo, DirectoryListing, ObjectInfo, RemoteS
 from holdfast.telemetry import OBSERVED, Counters, EventLog, Histogram, Latencies
 from holdfast.transfer.library_calls import FairSlots, LibraryCalls
 from holdfast.transfer.pace import Pace
-from holdfast.transfer.queued_callers import QueuedCallers
-from holdfast.transfer.retry import Retry
+from holdfast.transfer.retry import QueuedCallers, Retry
 
 _log = logging.getLogger("holdfast.remote")
 _OF_ONE_OBJECT = {"HEAD", "GET", "PUT", "COPY", "DELETE"}

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import trio
 
 from holdfast.fs.foundation import Foundation
-from holdfast.fs.inodes.quotas import NO_LIMIT, Usage
+from holdfast.fs.inodes.admission import NO_LIMIT, Usage
 from holdfast.index import Entries
 from holdfast.store import Space, Tree, digest_when_placed
 from holdfast.system.file_id import FileId, FileStat, file_stat

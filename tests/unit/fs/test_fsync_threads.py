@@ -12,7 +12,7 @@ from typing import NoReturn
 import pytest
 import trio
 
-from holdfast.fs.fuse.fsync_threads import Syncs
+from holdfast.fs.fuse.later_replies import Syncs
 
 
 @pytest.fixture

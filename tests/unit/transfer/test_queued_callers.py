@@ -12,8 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from holdfast.errors import RemoteUnavailableError
-from holdfast.transfer.queued_callers import QueuedCallers
-from holdfast.transfer.retry import Retry
+from holdfast.transfer.retry import QueuedCallers, Retry
 
 DEADLINE_SECONDS = 100.0
 FIRST, SECOND = 11, 12

@@ -22,8 +22,7 @@ from holdfast.fs.filesystem import FileSystem
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.fuse import wire_format
 from holdfast.fs.fuse.error_replies import errno_of
-from holdfast.fs.fuse.fsync_threads import Syncs
-from holdfast.fs.fuse.later_replies import LaterReplies, Turns
+from holdfast.fs.fuse.later_replies import LaterReplies, Syncs, Turns
 from holdfast.fs.fuse.readdir_replies import ReaddirReplies
 from holdfast.fs.fuse.request_observer import OperationTimes, Request, name_of
 from holdfast.fs.inodes.caller import Caller

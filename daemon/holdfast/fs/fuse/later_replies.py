@@ -1,6 +1,7 @@
 """Replies that come later, past pyfuse3: requests that had to wait, each finished by a task of its own, and turns for them.
 
 pyfuse3 would parse such a request again and pass it to one of its workers, which costs about 100 µs of processor time.
+An fsync of a file that is not sent takes no task either: a thread syncs and replies on its own (``Syncs``).
 
 How many requests of one user wait for a store, a disk or a lock at the same time is limited: each takes a task, and its
 share of the store's requests. Those beyond the limit wait for the user's own earlier ones, in their order. Root does not
@@ -13,10 +14,14 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from contextvars import Token
+from functools import partial
+from operator import methodcaller
 from typing import Any, NamedTuple
 
 import trio
@@ -29,6 +34,7 @@ from holdfast.telemetry import OBSERVED, Counters, RareEvents, waiting_for
 from holdfast.transfer import ASKING_USER
 
 _MOST_WAITING = 1024
+_MOST_SYNCS = 64
 _NO_TURN = nullcontext()
 
 
@@ -68,6 +74,41 @@ class LaterReplies:
             observation.end(errno_in(observation.opcode, answer))
         except Exception as problem:  # noqa: BLE001 the request has its reply; only its description is missing
             errno_of(problem, name_of(observation.opcode), self._counters)
+
+
+class Syncs:
+    """The syncs under way, at most 64.
+
+    ``reply`` gets the request and a positive errno or 0, ``took`` the number of its zone and the nanoseconds that it took;
+    both from any thread.
+    """
+
+    def __init__(self, reply: Callable[[int, int], None], took: Callable[[int, int], None]) -> None:
+        self._reply = reply
+        self._took = took
+        self._free = threading.BoundedSemaphore(_MOST_SYNCS)
+
+    def begin(self, request: int, fd: int, zone: int, *, data_only: bool) -> bool:
+        """Sync ``fd`` and reply to ``request``; False if too many are under way. The caller keeps ``fd`` open."""
+        if not self._free.acquire(blocking=False):
+            return False
+        sync = partial(self._sync, request, os.fdatasync if data_only else os.fsync, fd, zone, time.perf_counter_ns())
+        try:
+            trio.lowlevel.start_thread_soon(sync, methodcaller("unwrap"))
+        except RuntimeError:  # no more threads; a later request may get one
+            self._free.release()
+            return False
+        return True
+
+    def _sync(self, request: int, sync: Callable[[int], None], fd: int, zone: int, began_ns: int) -> None:
+        number = 0
+        try:
+            sync(fd)
+        except OSError as problem:
+            number = problem.errno or errno.EIO
+        self._free.release()
+        self._reply(request, number)
+        self._took(zone, time.perf_counter_ns() - began_ns)
 
 
 class _User:

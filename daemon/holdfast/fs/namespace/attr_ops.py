@@ -14,11 +14,11 @@ from holdfast.errors import NoSuchEntryError, StaleNodeError
 from holdfast.fs.file_io.files import Files
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes import attributes
+from holdfast.fs.inodes.admission import Usage, workdir_of
 from holdfast.fs.inodes.attributes import Stat
 from holdfast.fs.inodes.caller import Caller
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile, without_privileges
-from holdfast.fs.inodes.quotas import Usage, workdir_of
 from holdfast.fs.remote_view.views import Views
 from holdfast.store import measured
 from holdfast.system.file_id import FileStat, file_stat

@@ -4,7 +4,7 @@ They are the files of ``async`` zones, and those whose send has failed at a clos
 that it has when it is sent; if it is gone, nothing is sent. Failed uploads are retried. Each store has a queue of its own:
 one that does not answer, or is slow, keeps no file from being sent to another. A file that the store refuses, for its name
 for one, is tried more and more rarely, up to every ten minutes, or when somebody asks for it (``hurry``). No crash, power
-cut or lost index loses a file from the queue: the mark is on the file itself (``store.unsent_marks``).
+cut or lost index loses a file from the queue: the mark is on the file itself (``store.file_notes``).
 
 The writer of a file whose send failed was told so, and may write it again or elsewhere. So its file is sent only while it is
 as it was then, and replaces only the version of the object that it was made from.
