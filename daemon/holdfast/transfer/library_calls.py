@@ -180,6 +180,7 @@ class LibraryCalls:
             self._lost -= 1
         else:
             self._running.remove(call)
+            call.end()
 
 
 class _Call(Generic[_T]):
@@ -219,7 +220,12 @@ class _Call(Generic[_T]):
         """End the call without its thread."""
         self.given_up_after_seconds = self.silent_seconds()
         self.life.is_given_up = True
-        self._end()
+        self.end()
+
+    def end(self) -> None:
+        """Give the slot back, and let whoever waits go on."""
+        self._slots.release()
+        self.ended.set()
 
     def outcome(self) -> _T:
         """Return the result of a call whose thread has come back, or raise its error, and keep neither."""
@@ -243,13 +249,4 @@ class _Call(Generic[_T]):
     def _deliver(self, result: object) -> None:
         del result
         with suppress(trio.RunFinishedError):  # the daemon has ended meanwhile
-            self._token.run_sync_soon(self._finish)
-
-    def _finish(self) -> None:
-        self._came_back(self)
-        if not self.life.is_given_up:
-            self._end()
-
-    def _end(self) -> None:
-        self._slots.release()
-        self.ended.set()
+            self._token.run_sync_soon(self._came_back, self)
