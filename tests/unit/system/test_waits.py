@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from holdfast.system.waits import Suspended, before_waiting, resumed_once, step
+from holdfast.system.waits import Suspended, before_waiting, marked, resumed_once, step
 
 
 async def _operation(steps: list[str], *, waits: bool) -> int:
@@ -96,3 +96,42 @@ def test_an_operation_that_waits_without_a_word_is_ended() -> None:
     with pytest.raises(RuntimeError):
         step(silent())
     assert left == ["left"]
+
+
+async def test_each_step_of_a_marked_operation_is_marked_and_no_other_task_is() -> None:
+    marks, steps = [0], list[str]()
+
+    async def other() -> None:
+        steps.append(f"another task: {marks[-1]}")
+
+    async def operation() -> int:
+        steps.append(f"begins: {marks[-1]}")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+        steps.append(f"goes on: {marks[-1]}")
+        return 3
+
+    assert await marked(operation(), marks.append, 7) == 3
+    assert steps == ["begins: 7", "another task: 0", "goes on: 7"]
+    assert marks[-1] == 0
+
+
+@pytest.mark.parametrize("is_caught", [False, True])
+async def test_an_error_in_the_task_reaches_a_marked_operation(is_caught: bool) -> None:
+    marks = [0]
+
+    async def operation() -> str:
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled:
+            assert marks[-1] == 7
+            if not is_caught:
+                raise
+        return "caught"
+
+    found = ""
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        found = await marked(operation(), marks.append, 7)
+    assert found == ("caught" if is_caught else "")
+    assert marks[-1] == 0
