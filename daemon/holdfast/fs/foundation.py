@@ -116,7 +116,9 @@ class Foundation:
             counters=parts.counters,
         )
         self.hashing = HashingThreads()
-        self.uploader = Uploader(config.remote.single_put_limit_bytes, store.store_id, self.hashing, parts.counters)
+        self.uploader = Uploader(
+            config.remote.single_put_limit_bytes, store.store_id, self.hashing, parts.counters, self.losses.check
+        )
 
     def _room_on(self, disk: Disk, emptied: EmptiedDirectories) -> Room:
         parts = self.parts

@@ -22,7 +22,7 @@ import trio
 from holdfast.digest import Fingerprint, fingerprint_of_buffer, fingerprint_of_file, is_hollow
 from holdfast.errors import HollowFileError, ObjectChangedError, ObjectExistsError
 from holdfast.remote import ObjectInfo, UploadSource
-from holdfast.store import stamp_of
+from holdfast.store import Stamp, check_nothing_lost, stamp_of
 from holdfast.telemetry import Counters, waiting_for
 from holdfast.transfer.conditional_delete import OWNER
 from holdfast.transfer.remotes import Remote
@@ -47,14 +47,23 @@ class Upload:
 class Uploader:
     """Uploads files. ``single_put_limit_bytes`` is the largest file that is read into memory and sent in one request.
 
-    ``owner`` is the local store's id, with which this node signs its objects.
+    ``owner`` is the local store's id, with which this node signs its objects. ``check`` raises ``LostBytesError`` if the
+    disk has refused bytes of a file: those that were read may be others then.
     """
 
-    def __init__(self, single_put_limit_bytes: int, owner: str, hashing: HashingThreads, counters: Counters) -> None:
+    def __init__(
+        self,
+        single_put_limit_bytes: int,
+        owner: str,
+        hashing: HashingThreads,
+        counters: Counters,
+        check: Callable[[int], None] = check_nothing_lost,
+    ) -> None:
         self._single_put_limit_bytes = single_put_limit_bytes
         self._owner = owner
         self._hashing = hashing
         self._counters = counters
+        self._check = check
         self._under_way: dict[int, Upload] = {}
 
     def uploads(self) -> list[Upload]:
@@ -68,7 +77,8 @@ class Uploader:
 
         If the file is written to meanwhile, the object may differ from its digest: compare mtime and size before and after,
         and send again. With ``create_only`` an existing object is replaced only if it is the version ``replaces``; for any
-        other this raises ``ObjectExistsError``. Raises ``RemoteError``, and ``HollowFileError`` as ``check_can_be_sent``.
+        other this raises ``ObjectExistsError``. Raises ``RemoteError``, ``LostBytesError``, and ``HollowFileError`` as
+        ``check_can_be_sent``.
         """
         check_can_be_sent(fd)
         for left in reversed(range(_MOST_TRIES)):
@@ -88,6 +98,7 @@ class Uploader:
         if prepared is None:
             prepared = await self._hashing.run(partial(self._prepare, may_change=is_last), fd)
         source, fingerprint = prepared
+        self._check(fd)
         metadata = {**fingerprint.metadata(), **signed}
         if create_only and replaces:
             put = partial(remote.access.replace_once, key, replaces, source, metadata)
@@ -105,6 +116,8 @@ class Uploader:
                 raise
         finally:
             del self._under_way[id(upload)]
+        if source.path is not None:
+            self._check(fd)  # it was read again; where nothing asks ``is_unchanged``, the store may have got other bytes
         self._counters.objects_uploaded += 1
         self._counters.bytes_uploaded += source.size_bytes
         return info, fingerprint
@@ -134,10 +147,14 @@ class Uploader:
         size_bytes = os.fstat(fd).st_size
         if size_bytes > self._single_put_limit_bytes:
             path = Path(f"/proc/self/fd/{fd}")
-            source = UploadSource(size_bytes, path=path, is_unchanged=lambda: may_change or stamp_of(os.fstat(fd)) == before)
+            source = UploadSource(size_bytes, path=path, is_unchanged=partial(self._is_unchanged, fd, before, may_change))
             return source, fingerprint_of_file(fd)
         data = _read_all(fd, size_bytes)
         return UploadSource(len(data), data=data), fingerprint_of_buffer(data)
+
+    def _is_unchanged(self, fd: int, stamp: Stamp, may_change: bool) -> bool:
+        self._check(fd)
+        return may_change or stamp_of(os.fstat(fd)) == stamp
 
 
 def check_can_be_sent(fd: int) -> None:

@@ -12,6 +12,8 @@ from typing import NoReturn
 import pytest
 import trio
 
+from holdfast.errors import LostBytesError
+from holdfast.fs.fuse import later_replies
 from holdfast.fs.fuse.later_replies import Syncs
 
 
@@ -22,7 +24,11 @@ def replies() -> queue.Queue[tuple[int, int]]:
 
 @pytest.fixture
 def syncs(replies: queue.Queue[tuple[int, int]]) -> Syncs:
-    return Syncs(lambda request, number: replies.put((request, number)), lambda zone, took_ns: None)
+    return Syncs(
+        lambda request, number: replies.put((request, number)),
+        lambda zone, took_ns: None,
+        lambda request, fd: replies.put((request, -fd)),
+    )
 
 
 @pytest.mark.parametrize("data_only", [False, True])
@@ -42,6 +48,18 @@ def test_an_error_is_the_answer(syncs: Syncs, replies: queue.Queue[tuple[int, in
     os.close(writer)
 
 
+def test_a_file_that_has_lost_bytes_is_answered_by_another(
+    syncs: Syncs, replies: queue.Queue[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(fd: int, *, data_only: bool) -> NoReturn:
+        raise LostBytesError
+
+    monkeypatch.setattr(later_replies, "sync_bytes", refuse)
+    for _ in range(100):  # each takes its turn
+        assert syncs.begin(7, 5, 0, data_only=False)
+        assert replies.get(timeout=60) == (7, -5)
+
+
 def test_more_than_may_be_under_way_are_left_to_others(tmp_path: Path) -> None:
     gate = threading.Event()
     answered: queue.Queue[int] = queue.Queue()
@@ -49,7 +67,7 @@ def test_more_than_may_be_under_way_are_left_to_others(tmp_path: Path) -> None:
     def reply(request: int, number: int) -> None:
         answered.put(request)
 
-    syncs = Syncs(reply, lambda zone, took_ns: None)
+    syncs = Syncs(reply, lambda zone, took_ns: None, reply)
     taken = 0
     with pytest.MonkeyPatch.context() as patch, (tmp_path / "file").open("wb") as file:
         patch.setattr(os, "fsync", lambda fd: gate.wait(60))

@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 
 from holdfast.digest import digest_of
+from holdfast.errors import LostBytesError
 from holdfast.remote import RemoteStore, UploadSource, open_store
 from holdfast.remote.obstore_store import ObstoreStore
 from holdfast.telemetry import Counters, EventLog
@@ -60,6 +61,43 @@ async def test_a_file_that_is_not_in_the_page_cache_is_sent_too(store: RemoteSto
     info, _ = await Uploader(LIMIT_BYTES, "node", HashingThreads(), Counters()).send(file, remote, "key", create_only=False)
     assert info.size_bytes == 4
     assert b"".join(store.read("key", 0, 4, "").buffers) == b"cold"
+
+
+@pytest.mark.parametrize("size_bytes", [1, 2**16 + 1, LIMIT_BYTES + 1])
+async def test_a_file_that_has_lost_bytes_by_the_time_it_was_read_is_not_sent(
+    store: RemoteStore, remote: Remote, file: int, size_bytes: int
+) -> None:
+    def lost(fd: int) -> None:
+        assert fd == file
+        raise LostBytesError
+
+    os.write(file, os.urandom(size_bytes))
+    uploader = Uploader(LIMIT_BYTES, "node", HashingThreads(), Counters(), lost)
+    with pytest.raises(LostBytesError):
+        await uploader.send(file, remote, "key", create_only=False)
+    assert list(store.list_all("")) == []
+
+
+async def test_a_large_object_is_not_created_from_a_file_that_loses_bytes_while_it_is_sent(
+    store: RemoteStore, remote: Remote, file: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.write(file, os.urandom(LIMIT_BYTES + 1))
+    sent: list[str] = []
+    assert isinstance(store, ObstoreStore)
+    put_parts = store.put_parts
+
+    def put(key: str, source: UploadSource, metadata: dict[str, str]) -> None:
+        put_parts(key, source, metadata)
+        sent.append(key)
+
+    def check(fd: int) -> None:
+        if sent:
+            raise LostBytesError
+
+    monkeypatch.setattr(store, "put_parts", put)
+    with pytest.raises(LostBytesError):
+        await Uploader(LIMIT_BYTES, "node", HashingThreads(), Counters(), check).send(file, remote, "key", create_only=True)
+    assert list(store.list_all("")) == []
 
 
 @pytest.mark.parametrize("changes", [0, 1, 2, 3])

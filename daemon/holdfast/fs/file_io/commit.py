@@ -17,12 +17,9 @@ with the last handle.
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 
-import trio
-
-from holdfast.errors import FileBusyError, NameNotStorableError, RemoteError, WriteOnceError
+from holdfast.errors import FileBusyError, LostBytesError, NameNotStorableError, RemoteError, WriteOnceError
 from holdfast.fs.file_io.digest_check import DigestCheck
 from holdfast.fs.file_io.passthrough import PassthroughWrites
 from holdfast.fs.foundation import Foundation
@@ -44,7 +41,7 @@ class Committer:
     def __init__(self, base: Foundation, sending: Sending, writes: PassthroughWrites, check: DigestCheck) -> None:
         self._policy, self._directories, self._locks = base.policy, base.directories, base.locks
         self._copies, self._invalidation, self._hot = base.copies, base.invalidation, base.hot
-        self._index = base.parts.index
+        self._index, self._losses = base.parts.index, base.losses
         self._publisher, self._queue = sending.publisher, sending.queue
         self._writes = writes
         self._check = check
@@ -52,9 +49,9 @@ class Committer:
     async def commit(self, opened: OpenFile, *, wait_for_store: bool = False) -> None:
         """Make the written bytes durable as the zone demands; with ``wait_for_store``, in the store in any zone.
 
-        Raises ``WriteOnceError`` and ``RemoteError``, and ``CorruptEntryError`` for a file that could not be reopened. After
-        an error the bytes are still here and unsent, unless another writer won a write-once name. Then they are in
-        quarantine, and every writer that has the file open gets the error.
+        Raises ``WriteOnceError``, ``RemoteError`` and ``LostBytesError``, and ``CorruptEntryError`` for a file that could
+        not be reopened. After an error the bytes are still here and unsent, unless another writer won a write-once name.
+        Then they are in quarantine, and every writer that has the file open gets the error.
         """
         await self._commit_names(opened, wait_for_store)
         if opened.lost:
@@ -92,7 +89,7 @@ class Committer:
 
     async def sync(self, opened: OpenFile, *, data_only: bool) -> None:
         """fsync(2), fdatasync(2)."""
-        await trio.to_thread.run_sync(os.fdatasync if data_only else os.fsync, opened.fd)
+        await self._losses.sync(opened.fd, data_only=data_only)
         await self.commit(opened, wait_for_store=True)
 
     def has_unsent_at_end(self, opened: OpenFile) -> bool:
@@ -172,7 +169,7 @@ class Committer:
 
     async def _try_again_later(self, opened: OpenFile, names: list[Name]) -> None:
         """Leave a file that the store has not accepted to the queue. Its writer gets the error all the same."""
-        with suppress(OSError):
+        with suppress(OSError, LostBytesError):
             paths = [self._directories.path(name.directory, name.name) for name in names]
             await self._queue.keep_not_accepted(opened.fd, paths)
 

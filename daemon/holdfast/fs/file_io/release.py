@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import trio
 
@@ -25,9 +26,11 @@ class Background:
 
     def __init__(self) -> None:
         self._nursery: trio.Nursery | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled, which cancels all tasks too."""
+        self._token = trio.lowlevel.current_trio_token()
         async with trio.open_nursery() as self._nursery:
             task_status.started()
             await trio.sleep_forever()
@@ -36,6 +39,16 @@ class Background:
         """Start a task in the background."""
         assert self._nursery is not None, "the file system is not running"
         self._nursery.start_soon(action, *arguments)
+
+    def start_from_thread(self, action: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        """Start a task, from any thread. Once the daemon ends, nothing is started."""
+        assert self._token is not None, "the file system is not running"
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._start_if_possible, action, *arguments)
+
+    def _start_if_possible(self, action: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        with suppress(RuntimeError):  # the nursery is closed
+            self.start_soon(action, *arguments)
 
 
 class Releasing:

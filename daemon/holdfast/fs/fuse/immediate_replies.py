@@ -76,7 +76,8 @@ class ImmediateReplies:
         self._known = base.nodes.known
         self._zone = times.zone
         self._times = times
-        self._syncs = Syncs(connection.reply, partial(times.hand_over, Opcode.FSYNC))
+        self._reply, self._losses = connection.reply, base.losses
+        self._syncs = Syncs(connection.reply, partial(times.hand_over, Opcode.FSYNC), self._lost_in_thread)
         self._listings = ReaddirReplies(base, files, connection, turns.names, later)
         self._operations: dict[int, _Operation] = {
             Opcode.LOOKUP: self._lookup,
@@ -260,11 +261,21 @@ class ImmediateReplies:
         """Let a thread sync a file that is not sent. The thread replies without a turn of the event loop."""
         handle, flags = wire_format.FSYNC.unpack_from(body)
         opened = self._files.files.of_handle(handle)
-        if opened.arrival is not None or self._files.files.sends(opened):
+        if opened.arrival is not None or self._files.files.sends(opened) or opened.inode in self._losses.unmarked:
             return None
         self._times.take_over()  # of earlier ones
         zone = opened.node.zone
         return self._syncs.begin(self._request, opened.fd, zone, data_only=bool(flags & _DATA_ONLY)) or None
+
+    def _lost_in_thread(self, request: int, fd: int) -> None:
+        """Reply to the sync of a file of which the disk has refused bytes, once that is noted. For any thread."""
+        self._files.background.start_from_thread(self._note_loss, request, fd)
+
+    async def _note_loss(self, request: int, fd: int) -> None:
+        try:
+            await self._losses.note(fd)
+        finally:
+            self._reply(request, errno.EIO)
 
     def _release(self, node_id: int, body: bytes, caller: Caller) -> Answer:
         handle, flags = wire_format.RELEASE.unpack_from(body)

@@ -26,9 +26,11 @@ from typing import Any, NamedTuple
 
 import trio
 
+from holdfast.errors import LostBytesError
 from holdfast.fs.fuse.error_replies import errno_of
 from holdfast.fs.fuse.request_observer import Observation, Request, RequestObserver, errno_in, name_of
 from holdfast.kernel import Connection
+from holdfast.store import sync_bytes
 from holdfast.system.waits import marked
 from holdfast.telemetry import OBSERVED, Counters, RareEvents, waiting_for
 from holdfast.transfer import ASKING_USER
@@ -80,19 +82,23 @@ class Syncs:
     """The syncs under way, at most 64.
 
     ``reply`` gets the request and a positive errno or 0, ``took`` the number of its zone and the nanoseconds that it took;
-    both from any thread.
+    ``lost``, which replies itself, gets the request and the descriptor of a file of which the disk has refused bytes; all of
+    them from any thread.
     """
 
-    def __init__(self, reply: Callable[[int, int], None], took: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, reply: Callable[[int, int], None], took: Callable[[int, int], None], lost: Callable[[int, int], None]
+    ) -> None:
         self._reply = reply
         self._took = took
+        self._lost = lost
         self._free = threading.BoundedSemaphore(_MOST_SYNCS)
 
     def begin(self, request: int, fd: int, zone: int, *, data_only: bool) -> bool:
         """Sync ``fd`` and reply to ``request``; False if too many are under way. The caller keeps ``fd`` open."""
         if not self._free.acquire(blocking=False):
             return False
-        sync = partial(self._sync, request, os.fdatasync if data_only else os.fsync, fd, zone, time.perf_counter_ns())
+        sync = partial(self._sync, request, fd, zone, time.perf_counter_ns(), data_only=data_only)
         try:
             trio.lowlevel.start_thread_soon(sync, methodcaller("unwrap"))
         except RuntimeError:  # no more threads; a later request may get one
@@ -100,14 +106,16 @@ class Syncs:
             return False
         return True
 
-    def _sync(self, request: int, sync: Callable[[int], None], fd: int, zone: int, began_ns: int) -> None:
-        number = 0
+    def _sync(self, request: int, fd: int, zone: int, began_ns: int, *, data_only: bool) -> None:
+        reply = partial(self._reply, request, 0)
         try:
-            sync(fd)
+            sync_bytes(fd, data_only=data_only)
+        except LostBytesError:
+            reply = partial(self._lost, request, fd)
         except OSError as problem:
-            number = problem.errno or errno.EIO
+            reply = partial(self._reply, request, problem.errno or errno.EIO)
         self._free.release()
-        self._reply(request, number)
+        reply()
         self._took(zone, time.perf_counter_ns() - began_ns)
 
 

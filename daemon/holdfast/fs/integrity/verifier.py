@@ -46,7 +46,7 @@ class Verifier:
         index = base.parts.index
         self._policy, self._nodes, self._view = base.policy, base.nodes, base.view
         self._index, self._tree, self._copies = index, base.parts.store.tree, base.copies
-        self._events, self._hashing = base.parts.events, base.hashing
+        self._events, self._hashing, self._losses = base.parts.events, base.hashing, base.losses
         on_first_open = base.parts.config.integrity.verify_on_first_open
         self._since_run = index.run if on_first_open else index.first_run_of_boot
         self._queue = DigestQueue(self._digest_if_readable, self._size_and_owner)
@@ -94,6 +94,8 @@ class Verifier:
         if fingerprint.digest != entry.digest:
             self._quarantine(path, stat.st_ino, entry.digest, fingerprint)
             return False
+        if await self._losses.has_lost(fd):
+            return True  # it does not count as checked: the disk may have other bytes than memory
         if entry.mtime_ns != stat.st_mtime_ns:
             stat = _renew_note(fd, stat, entry.digest)
         entry.verified_run = self._index.run
@@ -183,7 +185,7 @@ class Verifier:
             if not stat_module.S_ISREG(stat.st_mode) or is_hollow(stat) or self._is_written(stat.st_ino):
                 return
             hashed = await self._hash(fd)
-            if hashed is None or self._is_written(stat.st_ino):
+            if hashed is None or await self._losses.has_lost(fd) or self._is_written(stat.st_ino):
                 return
             fingerprint, stat = hashed
             entry = self._index.entries.get(stat.st_ino)

@@ -152,7 +152,7 @@ class LinkUpload:
         """Store the object of a name that is about to appear, in the place of ``replaced`` in a rename.
 
         Returns None if the writeback queue will send it. Unsent bytes stay marked unsent if any of the file's other names is
-        to be sent too. Raises ``NameNotStorableError`` and ``RemoteError``.
+        to be sent too. Raises ``NameNotStorableError``, ``RemoteError`` and ``LostBytesError``.
         """
         self._view.check_name(name)
         await before_waiting()

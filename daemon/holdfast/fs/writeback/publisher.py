@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.digest import Fingerprint
-from holdfast.errors import ObjectExistsError, ObjectMissingError, WriteOnceError
+from holdfast.errors import LostBytesError, ObjectExistsError, ObjectMissingError, WriteOnceError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.locks import NodeLocks
 from holdfast.fs.inodes.open_file import OpenFile
@@ -48,7 +48,7 @@ class Publisher:
     def __init__(self, base: Foundation, views: Views, remote_deletes: RemoteDeletes) -> None:
         self._view, self._nodes, self._uploader = base.view, base.nodes, base.uploader
         self._index, self._stamps = base.parts.index, base.parts.store.stamps
-        self._times = views.times
+        self._losses, self._times = base.losses, views.times
         self._remote_deletes = remote_deletes
         self._under_way = NodeLocks()
 
@@ -56,7 +56,7 @@ class Publisher:
         """Store the bytes behind ``fd`` as the object of ``name``, which is about to be created here.
 
         With ``create_only`` the object must not exist: raises ``WriteOnceError``. Raises ``RemoteError`` if the store
-        refuses the object; nothing has changed here then.
+        refuses the object, and ``LostBytesError``; nothing has changed here then.
         """
         target = self._view.object_of(name)
         if not self._under_way.take(target.path):
@@ -98,6 +98,9 @@ class Publisher:
         except ObjectExistsError:
             await self._learn(name, target)
             raise WriteOnceError(f"{target.key} exists already in {target.remote.access.store.url}") from None
+        except LostBytesError:
+            await self._losses.note(fd)
+            raise
         self._appeared(name, target, info)
         return Sent(name, info, fingerprint, stable, before)
 

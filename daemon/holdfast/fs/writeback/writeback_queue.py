@@ -18,7 +18,7 @@ from collections import OrderedDict, defaultdict
 
 import trio
 
-from holdfast.errors import HoldfastError, HollowFileError, NameNotStorableError, RemoteError, WriteOnceError
+from holdfast.errors import HoldfastError, HollowFileError, LostBytesError, NameNotStorableError, RemoteError, WriteOnceError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import path_of
 from holdfast.fs.writeback.due_times import DueTimes
@@ -50,6 +50,7 @@ class WritebackQueue:
     def __init__(self, base: Foundation, publisher: Publisher) -> None:
         parts = base.parts
         self._policy, self._nodes, self._copies, self._hot = base.policy, base.nodes, base.copies, base.hot
+        self._losses = base.losses
         self._tree, self._entries, self._events = parts.store.tree, parts.index.entries, parts.events
         self._publisher = publisher
         self._paths: defaultdict[str | None, OrderedDict[bytes, None]] = defaultdict(OrderedDict)
@@ -86,17 +87,18 @@ class WritebackQueue:
     async def keep(self, fd: int) -> None:
         """Make the bytes behind ``fd`` durable on this disk and mark them unsent.
 
-        Raises ``OSError``, and ``HollowFileError`` for bytes that can't be sent.
+        Raises ``OSError`` and ``LostBytesError``, and ``HollowFileError`` for bytes that can't be sent.
         """
         check_can_be_sent(fd)
         await self._hot.settle(file_stat(fd).st_ino)
         mark_unsent(fd, self._hot.set_attribute)
-        await trio.to_thread.run_sync(os.fsync, fd)
+        await self._losses.sync(fd)
 
     async def keep_named(self, fd: int, path: bytes) -> None:
         """Queue the file behind ``fd``, which ``keep`` has marked, for ``path`` too, a name that it got later.
 
-        An upload that has begun under its other names does not remove the new mark. Raises ``OSError``.
+        An upload that has begun under its other names does not remove the new mark. Raises ``OSError`` and
+        ``LostBytesError``.
         """
         try:
             await self._hot.settle(file_stat(fd).st_ino)
@@ -105,15 +107,18 @@ class WritebackQueue:
         finally:
             self.add(path)  # it may still have the mark of ``keep``
         if not was_kept:
-            await trio.to_thread.run_sync(os.fsync, fd)
+            await self._losses.sync(fd)
 
     async def keep_not_accepted(self, fd: int, paths: list[bytes]) -> None:
-        """Queue a file whose send under ``paths`` has failed, unless it is being written to. Raises ``OSError``."""
+        """Queue a file whose send under ``paths`` has failed, unless it is being written to.
+
+        Raises ``OSError`` and ``LostBytesError``.
+        """
         mark = unsent_mark(fd)
         if mark is not None and not was_not_accepted(mark):
             return  # an earlier close was answered: it is queued
         before = stamp_of(file_stat(fd))
-        await trio.to_thread.run_sync(os.fsync, fd)
+        await self._losses.sync(fd)
         if stamp_of(file_stat(fd)) == before:
             mark_not_accepted(fd, self._hot.set_attribute)
             for path in paths:
@@ -180,7 +185,7 @@ class WritebackQueue:
         try:
             mark = unsent_mark(fd)
             return mark is None or not holds_for(mark, fd) or await self._send_marked(path, fd, mark)
-        except HollowFileError as problem:
+        except (HollowFileError, LostBytesError) as problem:
             self._later(path, problem)
             return True  # the next close after a change asks again
         except (HoldfastError, OSError) as problem:
