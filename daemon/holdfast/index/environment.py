@@ -24,6 +24,7 @@ from holdfast.index.pins import Pins
 from holdfast.index.read_check import DAMAGE, MOST_DATABASES, why_unreadable
 from holdfast.index.workdirs import WorkdirRecords
 from holdfast.system import processes
+from holdfast.system.syscalls import was_refused
 
 _SCHEMA = b"1"
 _MAP_BYTES = 16 * 2**30
@@ -33,6 +34,8 @@ _LOCK_BYTES = 8192
 """The size of the lock with ``max_readers``, in whole pages."""
 _CHUNK_BYTES = 1 << 20
 _ENDED_IN_ORDER = b""
+_HAS_LOST = b"its disk has refused bytes"
+"""What is noted in the place of the boot then."""
 _PLACE = b"place of store "
 _FIRST_RUN = b"first run of boot"
 _TO_BE_REBUILT = b"to be rebuilt"
@@ -67,6 +70,9 @@ class Index:
         """False after a sync that failed, until one succeeds."""
         self.has_room = True
         """False while the disk of the index has no room for what it takes next."""
+        self._has_lost = False
+        self._witness = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
+        """Tells after a sync that failed whether the disk has refused bytes; LMDB's own descriptor has told that by then."""
         self.keep_reserve()
 
     @classmethod
@@ -150,18 +156,22 @@ class Index:
         self._mapped_pages.release_many()
 
     def sync(self) -> bool:
-        """Write everything to the disk; return whether that succeeded. It releases the GIL: call it in a thread.
+        """Write everything to the disk; return whether it is there. It releases the GIL: call it in a thread.
 
-        After a failure, a power cut loses what was not written; the index is then not trusted, and rebuilt.
+        After a failure, a power cut loses what was not written; the index is then not trusted, and rebuilt. Once the disk
+        has refused bytes, only memory has them, though later syncs succeed: the next start does not trust the index at all.
         """
         try:
             self._environment.sync(True)
         except lmdb.Error as problem:
             _log.warning("can't sync the index in %s: %s", self._file, problem)
             self.takes_writes = False
+            if not self._has_lost and was_refused(self._witness):
+                self._has_lost = True
+                self._note_loss()
         else:
             self.takes_writes = True
-        return self.takes_writes
+        return self.takes_writes and not self._has_lost
 
     def close(self) -> None:
         """Flush, sync and record that the index was closed cleanly."""
@@ -171,7 +181,12 @@ class Index:
                 _write_meta(self._environment, {b"boot": _ENDED_IN_ORDER})
                 self.sync()
         self._mapped_pages.forget()
+        os.close(self._witness)
         self._environment.close()
+
+    def _note_loss(self) -> None:
+        with suppress(IndexUnwritableError):
+            _write_meta(self._environment, {b"boot": _HAS_LOST})
 
 
 def _open(path: Path) -> lmdb.Environment:
@@ -219,6 +234,8 @@ def _checked_boot(path: Path, store_id: bytes, boot: bytes) -> bytes:
         raise _UntrustedError(f"of another schema ({schema!r})")
     if store != store_id:
         raise _UntrustedError("of another store")
+    if last_boot == _HAS_LOST:
+        raise _UntrustedError("damaged: its disk has refused bytes that were written to it")
     if last_boot not in (_ENDED_IN_ORDER, boot):
         raise _UntrustedError("torn: the machine went down while it was in use")
     assert last_boot is not None

@@ -251,7 +251,8 @@ async def _sync_regularly(index: Index, events: EventLog) -> None:
     while True:
         await sleep_within(_SYNC_SECONDS)
         could_write = index.takes_writes
-        can_write = await trio.to_thread.run_sync(index.sync)
+        await trio.to_thread.run_sync(index.sync)
+        can_write = index.takes_writes
         if could_write and not can_write:
             events.emit("disk-takes-no-writes")
         elif can_write and not could_write:

@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn
 
 import lmdb
 import pytest
@@ -92,6 +94,50 @@ def test_the_machines_boot_id_tells_boots_apart(path: Path) -> None:
     index = Index.open(path, "store")
     crash(index)
     assert Index.open(path, "store").renewed is None
+
+
+def test_an_index_whose_disk_has_refused_bytes_is_not_trusted_whatever_later_syncs_say(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gain: the kernel tells of a loss once, so an orderly end followed, and the next start trusted what was on the disk."""
+    index = begin(path)
+    environment = index._environment
+    answers = [lmdb.Error("Input/output error")]
+
+    class Refused:
+        """An environment whose first sync fails."""
+
+        def sync(self, force: bool) -> None:
+            if answers:
+                raise answers.pop()
+            environment.sync(force)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(environment, name)
+
+    monkeypatch.setattr(index, "_environment", Refused())
+    monkeypatch.setattr(environment_module, "was_refused", lambda fd: True)
+    assert [(index.sync(), index.takes_writes) for _ in range(2)] == [(False, False), (False, True)]
+    index.close()
+    renewed = Index.open(path, "store", BOOT)
+    assert renewed.renewed == "damaged: its disk has refused bytes that were written to it"
+    renewed.close()
+    assert reopen(path).renewed is None
+
+
+def test_a_sync_that_fails_without_a_loss_leaves_the_index_trusted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = begin(path)
+    monkeypatch.setattr(environment_module, "was_refused", lambda fd: False)
+    with monkeypatch.context() as patch:
+        patch.setattr(index, "_environment", SimpleNamespace(sync=_fail))
+        assert not index.sync()
+    assert index.sync()
+    index.close()
+    assert reopen(path, boot_id=b"next boot").renewed is None
+
+
+def _fail(force: bool) -> NoReturn:
+    raise lmdb.Error("No space left on device")
 
 
 # --- what is not trusted ----------------------------------------------------------------------------------------------
