@@ -35,7 +35,7 @@ class Linking:
     def __init__(self, base: Foundation, views: Views, files: Files, link_upload: LinkUpload) -> None:
         self._directories, self._nodes, self._policy = base.directories, base.nodes, base.policy
         self._admission, self._hot, self._index = base.admission, base.hot, base.parts.index
-        self._guard, self._hints = views.guard, views.hints
+        self._guard, self._hints, self._rooms = views.guard, views.hints, base.rooms
         self._local_files, self._check = files.local_files, files.check
         self._link_upload = link_upload
 
@@ -54,7 +54,7 @@ class Linking:
             self._guard.check_open(node, os.O_RDONLY, caller)  # by now it may have turned out to be a copy
         if self._directories.is_spread:
             self._directories.check_one_disk(node, directory)
-        sent, before = None, self._stat(node)
+        before = self._stat(node)
         check_storable(new.zone, before.st_mode)
         if caller.uid not in (0, before.st_uid) and not attempt.resent:
             self._check_strangers_link(node, new)
@@ -68,10 +68,12 @@ class Linking:
                 _check_room(before)
             is_hidden = self._index.marks.is_whited_out(new.path)
             sent = await self._link_upload.send(node, new, caller, create_only=not is_hidden)
-            before = self._stat(node)
-        if hot is not None or new.sends:
-            hot = self._hot.of_node(node, node.backing)
-        linked = self._add_name(node, new, sent, attempt, before, hot)
+            add = partial(self._add_name_now, node, new, sent, attempt)
+            linked = await self._rooms.of(node.backing).with_room_at_once(add)  # the object is not stored again
+        else:
+            if hot is not None:
+                hot = self._hot.of_node(node, node.backing)
+            linked = self._add_name(node, new, None, attempt, before, hot)
         if new.zone.is_store and new.policy.awaits_rename:
             self._hints.temporary_made(new.place.path, new.name, caller.pid)
         return linked
@@ -90,6 +92,10 @@ class Linking:
         if stat is None:
             raise NoSuchEntryError("a file without a name can't get one")
         return stat
+
+    def _add_name_now(self, node: Node, name: Name, sent: Sent | None, attempt: Attempt) -> FileStat:
+        hot = self._hot.of_node(node, node.backing)
+        return self._add_name(node, name, sent, attempt, self._stat(node), hot)
 
     def _add_name(
         self,
