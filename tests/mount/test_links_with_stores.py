@@ -153,6 +153,18 @@ def test_two_who_write_at_once_by_either_name_write_two_files(both: list[Linked]
             linked.link(linked.private)
 
 
+@pytest.mark.promise("cross-links")
+def test_a_file_that_was_just_separated_and_is_linked_again_can_be_written_by_another_thread(both: list[Linked]) -> None:
+    linked = both[0]
+    append(linked.private)
+    linked.private.write_bytes(BYTES)
+    linked.stored.unlink()
+    linked.link(linked.private)
+    with ThreadPoolExecutor(1) as another:
+        assert another.submit(append, linked.private).result() == linked.private.read_bytes()
+    assert linked.is_whole(linked.stored)
+
+
 @needs_takeover
 @pytest.mark.promise("cross-links")
 def test_what_is_open_is_not_changed_under_its_reader_nor_later_by_one_who_comes_after_a_takeover(

@@ -50,12 +50,12 @@ class Separation:
         self._index, self._tree, self._copies = base.parts.index, base.parts.store.tree, base.copies
         self._invalidation = base.invalidation
         self._prefetcher = prefetcher
-        self._recent: dict[int, _Recent] = {}
-        """The nodes that were separated a moment ago, by id."""
+        self._recent: dict[Node, _Recent] = {}
+        """The nodes that were separated a moment ago. Another file may have the id of one by now."""
 
     def concerns(self, node: Node, *, changes: bool) -> bool:
         """Say whether ``settle`` must be called first. A file with one name, which nearly all are, takes one stat."""
-        return node.id in self._recent or (changes and self._may_have_both(node))
+        return node in self._recent or (changes and self._may_have_both(node))
 
     async def settle(self, node: Node, thread: int, *, changes: bool) -> None:
         """Return if a file may be opened as it is, for ``changes`` or for reading. Raises ``StaleNodeError`` if not."""
@@ -77,11 +77,11 @@ class Separation:
         threads without numbers get it whose requests have ``arrived`` (now, if that is not given) in the first moment, and
         at its end: nobody tries a third time.
         """
-        recent = self._recent.get(node.id)
+        recent = self._recent.get(node)
         if recent is None:
             return
         if trio.current_time() > recent.until:
-            del self._recent[node.id]
+            del self._recent[node]
         elif thread == _ANY_THREAD:
             if (trio.current_time() if arrived is None else arrived) < recent.any_until:
                 await trio.sleep_until(recent.any_until)
@@ -96,10 +96,10 @@ class Separation:
         arrived = trio.current_time()
         for _ in range(_TRIES):
             async with self._locks.of(node):
-                await self.check_found_anew(node, thread, arrived)
                 stat = self._stat(node)
                 if stat is None or not await self._has_both(node, stat):
-                    return
+                    await self.check_found_anew(node, thread, arrived)
+                    return  # of a file that was linked again since then the separation tells, and no thread is told twice
                 if node.opened is None and self._is_stored(node, stat):
                     self._note(node, thread)
                     await self._invalidation.invalidate_now(self._drop_copies(node, stat))
@@ -113,7 +113,7 @@ class Separation:
         now = trio.current_time()
         for old in [each for each, recent in self._recent.items() if now > recent.until]:
             del self._recent[old]
-        self._recent[node.id] = _Recent(now + _LOOKING_SECONDS, now + _ANY_LOOKING_SECONDS, {thread})
+        self._recent[node] = _Recent(now + _LOOKING_SECONDS, now + _ANY_LOOKING_SECONDS, {thread})
 
     def _stat(self, node: Node) -> FileStat | None:
         if node.backing == 0 or node.parent is None:
