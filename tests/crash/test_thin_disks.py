@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.errors import LostBytesError
 from tests.conftest import NodeFactory
 from tests.mount.test_capacity import outcome_of
+from tests.mount.test_flush_and_drain import flush
 from tests.mount.test_objects import objects
 from tests.support.daemons.node import Node, wait_until
 from tests.support.disks.recorded_disk import RecordedDisk
@@ -113,6 +115,8 @@ def test_a_file_of_which_the_disk_has_refused_bytes_is_not_sent_until_it_is_writ
     assert [event["path"] for event in node.events("bytes-lost")] == [f"checkpoints/{written.name}"]
     node.stop()
     node.start()
+    if how == "close":
+        assert [step.problem for step in flush(node)] == [str(LostBytesError())]
     assert [outcome_of(publish) for _ in range(2)] == [errno.EIO] * 2
     assert os.listdir(node.checkpoints) == [written.name]
     assert objects(remote_files) == {}

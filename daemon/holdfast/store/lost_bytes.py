@@ -29,12 +29,12 @@ def unmark_lost(fd: int, remove_attribute: Callable[[int, str], None] = os.remov
     remove_attribute(fd, _MARK)
 
 
-def is_marked_lost(fd: int) -> bool:
-    """Say whether the file is marked."""
+def is_marked_lost(file: int | bytes) -> bool:
+    """Say whether a file, given by descriptor or path, is marked; symbolic links are not followed. Raises ``OSError``."""
     try:
-        os.getxattr(fd, _MARK)
+        os.getxattr(file, _MARK, follow_symlinks=isinstance(file, int))
     except OSError as problem:
-        if problem.errno in (errno.ENODATA, errno.EOPNOTSUPP):
+        if problem.errno in (errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT):
             return False
         raise
     return True

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import trio
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, LostBytesError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.writeback.writeback_queue import WritebackQueue
 from holdfast.index import UNSENT, Entry, EntryState
+from holdfast.store import is_marked_lost
 from holdfast.system.file_id import FileId
 from holdfast.zones import is_at_or_below
 
@@ -98,7 +99,9 @@ class UnsentFiles:
         if entry.state is EntryState.UPLOADING or self._queue.holds(path):
             return None
         node = self._nodes.of_backing(inode)
-        return _OPEN if node is not None and node.opened is not None else _CUT_OFF
+        if node is not None and node.opened is not None:
+            return _OPEN
+        return str(LostBytesError()) if is_marked_lost(self._tree.system_path(path)) else _CUT_OFF
 
     def _is_to_be_sent(self, path: bytes) -> bool:
         place = self._zones.place_of(path.rpartition(b"/")[0])
