@@ -228,8 +228,7 @@ class Room:
         if missing.size_bytes:
             return (
                 f"{usage.cached_bytes} cached, {disk.free_bytes} free on {name} ({reserve.size_bytes} are kept free), and "
-                "evicting can't make enough; raise cache.max_bytes, lower the reserve (cache.min_free_share and "
-                "cache.min_free_bytes), or free some disk"
+                f"evicting can't make enough; {self._help(wanted, usage, reserve)}"
             )
         if missing.files:
             return (
@@ -237,6 +236,18 @@ class Room:
                 "evicting can't make enough; delete files, or use a file system with more inodes: bytes are no help"
             )
         return ""
+
+    def _help(self, wanted: Space, usage: Usage, reserve: Space) -> str:
+        """Say what makes room for bytes: only a limit that is in the way is worth changing."""
+        ways: list[str] = []
+        free_bytes = usage.disk.free_bytes - wanted.size_bytes
+        if self.limits.max_bytes and usage.cached_bytes + wanted.size_bytes > self.limits.max_bytes:
+            ways.append("raise cache.max_bytes")
+        if 0 <= free_bytes < reserve.size_bytes:
+            ways.append("lower the reserve (cache.min_free_share and cache.min_free_bytes)")
+        if free_bytes < reserve.size_bytes or not ways:
+            ways.append("free some disk (working directories and pinned files are not evicted)")
+        return ", or ".join(ways)
 
     # --- eviction ----------------------------------------------------------------------------------------------------
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import trio
@@ -289,6 +290,27 @@ async def test_an_open_file_does_not_stand_in_the_way_of_others(files: Files, in
     files.open.add(1)
     await make_room_for(files, max_bytes=700).make_room(100)
     assert files.gone == [2]
+
+
+@pytest.mark.parametrize(
+    ("limits", "free_bytes", "says"),
+    [
+        ({"max_bytes": 50}, 10_000, "evicting can't make enough; raise cache.max_bytes"),
+        (
+            {"min_free_bytes": 950},
+            1000,
+            "enough; lower the reserve (cache.min_free_share and cache.min_free_bytes), or free some disk",
+        ),
+        ({"max_bytes": 10_000, "min_free_bytes": 50}, 99, "evicting can't make enough; free some disk"),
+        ({"max_bytes": 50}, 99, "evicting can't make enough; raise cache.max_bytes, or free some disk"),
+    ],
+)
+async def test_only_a_limit_that_is_in_the_way_is_advised_to_be_changed(
+    index: Index, limits: Mapping[str, Any], free_bytes: int, says: str
+) -> None:
+    with pytest.raises(CacheFullError) as refused:
+        await make_room_for(Files(index, free_bytes), **limits).make_room(100)
+    assert re.sub(r" \(working .*", "", str(refused.value)).endswith(says)
 
 
 @pytest.mark.parametrize("state", [EntryState.DIRTY, EntryState.UPLOADING, EntryState.LOCAL])
