@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
 from unittest.mock import MagicMock
 
 import pytest
@@ -12,8 +10,10 @@ from trio.testing import MockClock
 
 from holdfast.errors import StaleNodeError
 from holdfast.fs.file_io.separation import Separation
+from holdfast.fs.inodes.node import Node
+from holdfast.system.file_id import FileId
 
-_NODE = cast(Any, SimpleNamespace(id=7))
+_NODE = Node(7, None, b"", FileId(7), False)
 _OUTSIDE = 0
 """The number of every thread of another process namespace."""
 
