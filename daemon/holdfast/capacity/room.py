@@ -169,21 +169,36 @@ class Room:
         return not can_evict and not self.disk.is_freeing
 
     async def _make_way(self, size_bytes: int) -> bool:
-        """Evict because the disk was full; say whether it has room for so many bytes now."""
+        """Evict because the disk was full; say whether it has room for so many bytes now.
+
+        What another process has freed, and not yet reported, counts as free twice for a moment. So if what went turns out
+        to be too little, more goes.
+        """
         wanted = _needed(size_bytes)
-        async with self._lock:
-            if self.disk.has_room(wanted):
-                return True  # others have been faster; or it is not for want of room
-            usage, began = self.usage(), time.monotonic()
-            if size_bytes > _SPARE.size_bytes and usage.disk.free_bytes + usage.cached_bytes < size_bytes:
-                return False
-            now = self.disk.now
-            pending = Space(usage.disk.free_files - now.free_files, usage.disk.free_bytes - now.free_bytes)
-            missing = partial(self._missing_beside, pending, wanted)
-            if began >= self._vain_until and not await self._evict_until(missing, missing):
-                ended = time.monotonic()
-                self._vain_until = ended + _VAIN_FACTOR * (ended - began)
-        return await self._is_free(Space(1, size_bytes))  # without the lock: it may take long, and others want to evict
+        while True:
+            async with self._lock:
+                if self.disk.has_room(wanted):
+                    return True  # others have been faster; or it is not for want of room
+                usage = self.usage()
+                if size_bytes > _SPARE.size_bytes and usage.disk.free_bytes + usage.cached_bytes < size_bytes:
+                    return False
+                has_evicted = await self._evict_unless_vain(wanted, usage)
+            is_free = await self._is_free(Space(1, size_bytes))  # without the lock: it may take long, and others evict
+            if is_free or not has_evicted:
+                return is_free
+
+    async def _evict_unless_vain(self, wanted: Space, usage: Usage) -> bool:
+        """Evict until there is room for ``wanted``, unless that was in vain a moment ago; say whether anything went."""
+        began, now = time.monotonic(), self.disk.now
+        if began < self._vain_until:
+            return False
+        pending = Space(usage.disk.free_files - now.free_files, usage.disk.free_bytes - now.free_bytes)
+        missing = partial(self._missing_beside, pending, wanted)
+        has_evicted = await self._evict_until(missing, missing)
+        if not has_evicted:
+            ended = time.monotonic()
+            self._vain_until = ended + _VAIN_FACTOR * (ended - began)
+        return has_evicted
 
     def _missing_beside(self, pending: Space, wanted: Space) -> Space:
         """Return what to evict for ``wanted``. What was deleted before, ``pending``, is no help to it until it is free."""

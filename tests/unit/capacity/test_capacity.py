@@ -558,6 +558,29 @@ async def test_copies_go_for_a_change_while_what_was_deleted_is_not_free_yet(
     assert files.gone == [1]
 
 
+async def test_what_is_free_already_but_not_reported_yet_is_no_room_for_a_change(
+    files: Files, index: Index, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The other process frees a file before it says so. Gain: too few copies went, and the change failed."""
+    for inode in range(1, 5):
+        put(index, inode, 2 * 2**20, inode)
+    files.free_bytes = 0
+    began = trio.current_time()
+
+    def deleted() -> Space:
+        return Space(len(files.gone), files.free_bytes) if trio.current_time() == began else NOTHING
+
+    async def change() -> str:
+        if files.free_bytes < 3 * 2**20:
+            raise OSError(errno.ENOSPC, "full")
+        return "made"
+
+    room = make_room_for(files)
+    room.disk = Disk(files.space, deleted)
+    assert await room.with_room(change, 3 * 2**20) == "made"
+    assert files.gone == [1, 2]
+
+
 async def test_what_becomes_free_right_after_a_look_is_looked_at_again(
     files: Files, index: Index, threads_in_line: None, autojump_clock: trio.testing.MockClock
 ) -> None:
