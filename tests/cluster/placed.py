@@ -134,26 +134,21 @@ def _add(partitions: dict[int, int], info: HoldingsInfo, name: str, from_version
 
 def fetched(cluster: Cluster) -> dict[str, int]:
     """Return how many bytes the daemon of each node that lives has fetched so far, but for standby copies."""
-    counters = _counters(cluster)
-    return {name: each["bytes_fetched"] - each["standby_bytes_fetched"] for name, each in counters.items()}
-
-
-def fetched_for_copies(cluster: Cluster) -> dict[str, int]:
-    """Return how many bytes the daemon of each node that lives has fetched for standby copies so far."""
-    return {name: each["standby_bytes_fetched"] for name, each in _counters(cluster).items()}
+    return {name: each["bytes_fetched"] - each["standby_bytes_fetched"] for name, each in counters(cluster).items()}
 
 
 def fetched_by_standbys(cluster: Cluster) -> int:
     """Return how many bytes all nodes that live have fetched for standby copies so far."""
-    return sum(fetched_for_copies(cluster).values())
+    return sum(each["standby_bytes_fetched"] for each in counters(cluster).values())
 
 
 def sent(cluster: Cluster) -> int:
     """Return how many bytes all nodes that live have sent to the store so far."""
-    return sum(each["bytes_uploaded"] for each in _counters(cluster).values())
+    return sum(each["bytes_uploaded"] for each in counters(cluster).values())
 
 
-def _counters(cluster: Cluster) -> dict[str, dict[str, int]]:
+def counters(cluster: Cluster) -> dict[str, dict[str, int]]:
+    """Return the counters of the daemon of each node that lives, by the node's name."""
     found = {}
     for node in cluster.nodes:
         if node.lives:

@@ -29,7 +29,7 @@ from typing import Any
 from holdfast.config.units import ByteSize
 from tests.cluster.cluster import Cluster
 from tests.cluster.node import ClusterNode
-from tests.cluster.placed import are_covered, command, fetched, fetched_for_copies, held_by
+from tests.cluster.placed import are_covered, command, counters, held_by
 from tests.cluster.settings import Settings
 from tests.histories.line_options import add_line_options
 from tests.histories.placement import NAME, STANDBYS, build
@@ -186,7 +186,7 @@ def turn(cluster: Cluster, follower: Follower, kind: str, node: ClusterNode) -> 
         wait_until(follower.knows_of_copies, seconds=_PATIENCE_SECONDS)
     share_bytes = sum(_own(node).values())
     follower.hold_up()
-    before, before_copies = _of_others(fetched(cluster), node), _of_others(fetched_for_copies(cluster), node)
+    before, before_copies = _fetched_by_others(cluster, node)
     count = len(follower.batches())
     is_lost = kind in (LOST, _WITHOUT)
     if is_lost:
@@ -198,12 +198,11 @@ def turn(cluster: Cluster, follower: Follower, kind: str, node: ClusterNode) -> 
     follower.go_on()
     follower.wait_for(count + 2)
     held_up, following = follower.batches()[count : count + 2]
-    fetched_bytes = _of_others(fetched(cluster), node) - before
-    standby_bytes = _of_others(fetched_for_copies(cluster), node) - before_copies
+    after, after_copies = _fetched_by_others(cluster, node)
     if is_lost:
         node.start()
         node.wait_for_worker()
-    return Turn(kind, held_up["at"] - began, following["seconds"], fetched_bytes, share_bytes, standby_bytes)
+    return Turn(kind, held_up["at"] - began, following["seconds"], after - before, share_bytes, after_copies - before_copies)
 
 
 def _is_at_home(cluster: Cluster, *, standbys: bool) -> bool:
@@ -226,8 +225,11 @@ def _versions(node: ClusterNode) -> Iterator[int]:
         yield from (store.version for store in query.stores)
 
 
-def _of_others(counts: Mapping[str, int], node: ClusterNode) -> int:
-    return sum(each for name, each in counts.items() if name != node.name)
+def _fetched_by_others(cluster: Cluster, node: ClusterNode) -> tuple[int, int]:
+    """Return how many bytes the other nodes have fetched so far: for tasks, and for standby copies."""
+    others = [each for name, each in counters(cluster).items() if name != node.name]
+    for_copies = sum(each["standby_bytes_fetched"] for each in others)
+    return sum(each["bytes_fetched"] for each in others) - for_copies, for_copies
 
 
 def _parser() -> argparse.ArgumentParser:

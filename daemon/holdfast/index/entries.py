@@ -96,9 +96,11 @@ class Entries:
             return None
         with self._environment.begin(db=self._database) as transaction:
             data = transaction.get(_key(inode))
-        if data is None and threading.get_ident() == self._thread:  # in another one, ``put`` may have come in between
+        if data is not None:
+            return decoded_entry(data)
+        if threading.get_ident() == self._thread:  # in another one, ``put`` may have come in between
             self._note_absent(inode)
-        return None if data is None else decoded_entry(data)
+        return None
 
     def _note_absent(self, inode: FileId) -> None:
         if len(self._absent) >= _MOST_ABSENT:
@@ -109,9 +111,8 @@ class Entries:
         """Write the entry of ``inode``."""
         self._absent.discard(inode)
         with writing(self._environment, self._database) as transaction:
-            before = transaction.get(_key(inode))
+            old = decoded_entry(transaction.get(_key(inode)))
             transaction.put(_key(inode), encoded(entry))
-        old = None if before is None else decoded_entry(before)
         self._changed(inode, old, entry)
 
     def put_if_room(self, inode: FileId, entry: Entry) -> None:
@@ -123,9 +124,8 @@ class Entries:
         """Forget ``inode``, if it is known."""
         self._uses.pop(inode, None)
         with writing(self._environment, self._database) as transaction:
-            before = transaction.get(_key(inode))
+            old = decoded_entry(transaction.get(_key(inode)))
             transaction.delete(_key(inode))
-        old = None if before is None else decoded_entry(before)
         self._changed(inode, old, None)
 
     def _changed(self, inode: FileId, old: Entry | None, new: Entry | None) -> None:
@@ -238,8 +238,7 @@ class Entries:
         try:
             with writing(self._environment, self._database) as transaction:
                 for inode, time_ns in self._uses.items():
-                    before = transaction.get(_key(inode))
-                    entry = None if before is None else decoded_entry(before)
+                    entry = decoded_entry(transaction.get(_key(inode)))
                     if entry is not None:
                         entry.used_ns = time_ns
                         entry.on_probation = False

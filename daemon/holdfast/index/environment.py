@@ -35,7 +35,7 @@ _LOCK_BYTES = 8192
 _CHUNK_BYTES = 1 << 20
 _ENDED_IN_ORDER = b""
 _HAS_LOST = b"its disk has refused bytes"
-"""What is noted in the place of the boot then."""
+"""Noted in the place of the boot once the disk has refused bytes of the index."""
 _PLACE = b"place of store "
 _FIRST_RUN = b"first run of boot"
 _TO_BE_REBUILT = b"to be rebuilt"

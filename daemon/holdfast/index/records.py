@@ -154,10 +154,10 @@ _decode_workdir = msgspec.msgpack.Decoder(WorkdirRecord).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 
 
-def decoded_entry(data: bytes) -> Entry | None:
-    """Read what ``encoded`` wrote; a record that is damaged is None."""
+def decoded_entry(data: bytes | None) -> Entry | None:
+    """Read what ``encoded`` wrote; a record that is missing or damaged is None."""
     try:
-        return _decode_entry(data)
+        return None if data is None else _decode_entry(data)
     except _UNREADABLE:
         return None
 

@@ -1,4 +1,4 @@
-"""What is noted on files themselves, in extended attributes: it is synced with the bytes and needs no index.
+"""Notes on files themselves, in extended attributes: they are synced with the bytes and need no index.
 
 On a copy of an object, the digest that it had when placed, and that it is one. The digest tells, when the index is lost in a
 power cut, whether the file's bytes had reached the disk: file systems write names, sizes and times of a new file before its
@@ -65,12 +65,11 @@ def digest_when_placed(file: bytes) -> bytes | None:
 
 
 def _noted(file: int | bytes) -> _Note | None:
+    note = _attribute(file, _DIGEST)
     try:
-        return _Note(*_NOTED.unpack(os.getxattr(file, _DIGEST, follow_symlinks=isinstance(file, int))))
-    except (OSError, struct.error) as problem:
-        if isinstance(problem, struct.error) or problem.errno in (errno.ENODATA, errno.EOPNOTSUPP):
-            return None
-        raise
+        return None if note is None else _Note(*_NOTED.unpack(note))
+    except struct.error:
+        return None
 
 
 def mark_copy(fd: int) -> None:
@@ -84,13 +83,18 @@ def mark_copy(fd: int) -> None:
 
 def is_copy(file: int | bytes) -> bool:
     """Say whether a file, given by descriptor or path, is marked; symbolic links are not followed. Raises ``OSError``."""
+    return has_mark(file, _COPY)
+
+
+def has_mark(file: int | bytes, mark: str) -> bool:
+    """Say whether a file, given by descriptor or path, has this mark; one that is not there has none.
+
+    Symbolic links are not followed. Raises ``OSError``.
+    """
     try:
-        os.getxattr(file, _COPY, follow_symlinks=isinstance(file, int))
-    except OSError as problem:
-        if problem.errno in (errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT):
-            return False
-        raise
-    return True
+        return _attribute(file, mark) is not None
+    except FileNotFoundError:
+        return False
 
 
 def mark_unsent(fd: int, set_attribute: SetAttribute = os.setxattr) -> None:
@@ -115,12 +119,7 @@ def holds_for(mark: bytes, fd: int) -> bool:
 
 def unsent_mark(fd: int) -> bytes | None:
     """Return the file's mark; None if it has none."""
-    try:
-        return os.getxattr(fd, _UNSENT)
-    except OSError as problem:
-        if problem.errno in (errno.ENODATA, errno.EOPNOTSUPP):
-            return None
-        raise
+    return _attribute(fd, _UNSENT)
 
 
 def unmark_unsent(fd: int, mark: bytes | None, remove_attribute: Callable[[int, str], None] = os.removexattr) -> bool:
@@ -135,6 +134,16 @@ def unmark_unsent(fd: int, mark: bytes | None, remove_attribute: Callable[[int, 
 def is_unsent(fd: int) -> bool:
     """Say whether the file is marked."""
     return unsent_mark(fd) is not None
+
+
+def _attribute(file: int | bytes, name: str) -> bytes | None:
+    """Return an attribute of a file; None if it has none. Symbolic links are not followed. Raises ``OSError``."""
+    try:
+        return os.getxattr(file, name, follow_symlinks=isinstance(file, int))
+    except OSError as problem:
+        if problem.errno in (errno.ENODATA, errno.EOPNOTSUPP):
+            return None
+        raise
 
 
 def _stamp(fd: int) -> bytes:

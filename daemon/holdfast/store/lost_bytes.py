@@ -8,12 +8,11 @@ marks the file, by an extended attribute, which stays until the file is truncate
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable
 
 from holdfast.errors import LostBytesError
-from holdfast.store.file_notes import SetAttribute
+from holdfast.store.file_notes import SetAttribute, has_mark
 from holdfast.system.syscalls import REFUSALS, was_refused
 
 _MARK = "user.holdfast.lost"
@@ -31,13 +30,7 @@ def unmark_lost(fd: int, remove_attribute: Callable[[int, str], None] = os.remov
 
 def is_marked_lost(file: int | bytes) -> bool:
     """Say whether a file, given by descriptor or path, is marked; symbolic links are not followed. Raises ``OSError``."""
-    try:
-        os.getxattr(file, _MARK, follow_symlinks=isinstance(file, int))
-    except OSError as problem:
-        if problem.errno in (errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT):
-            return False
-        raise
-    return True
+    return has_mark(file, _MARK)
 
 
 def check_nothing_lost(fd: int) -> None:

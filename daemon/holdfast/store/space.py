@@ -216,7 +216,7 @@ class FreeingOnDisk:
         self._answers: tuple[socket.socket, socket.socket] | None = None
         """The sockets at which this process reads, and the other one writes, how much has been freed."""
         self._outside = Space(0, 0)
-        """What the other process has not freed yet."""
+        """The space of files that the other process has not freed yet."""
 
     def space(self) -> Space:
         """Return what is not free yet."""

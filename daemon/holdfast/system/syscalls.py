@@ -17,6 +17,7 @@ REFUSALS = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
 _BEYOND_ALL = 2**62
 _WAIT_BEFORE = 1  # SYNC_FILE_RANGE_WAIT_BEFORE
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
 _syscall = _libc.syscall
 _syscall.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t]
 
@@ -48,7 +49,7 @@ def was_refused(fd: int) -> bool:
     It neither writes nor waits: of a page that no file has, sync_file_range(2) only tells what became of those before. A
     refusal that nobody was told of is told to a descriptor that was opened later too, while the kernel knows the inode.
     """
-    failed: int = _libc.sync_file_range(fd, ctypes.c_int64(_BEYOND_ALL), ctypes.c_int64(1), ctypes.c_uint(_WAIT_BEFORE))
+    failed: int = _libc.sync_file_range(fd, _BEYOND_ALL, 1, _WAIT_BEFORE)
     return failed != 0 and ctypes.get_errno() in REFUSALS
 
 

@@ -52,7 +52,7 @@ def file(workspace: Path) -> Iterator[int]:
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """What the kernel tells from now on: each once, and then that nothing was refused."""
+    """The answers of the kernel from now on: each once, and then that nothing was refused."""
     answers: list[bool] = []
     monkeypatch.setattr(lost_bytes, "was_refused", lambda fd: bool(answers and answers.pop()))
     return answers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -40,6 +40,23 @@ def file(tmp_path: Path) -> Iterator[int]:
     fd = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
     yield fd
     os.close(fd)
+
+
+def keys_sent(
+    store: RemoteStore, monkeypatch: pytest.MonkeyPatch, then: Callable[[int], object] = lambda puts: None
+) -> list[str]:
+    """Return the keys of large objects, as they are put from now on. ``then`` gets the number of puts after each one."""
+    sent: list[str] = []
+    assert isinstance(store, ObstoreStore)
+    put_parts = store.put_parts
+
+    def put(key: str, source: UploadSource, metadata: dict[str, str]) -> None:
+        put_parts(key, source, metadata)
+        sent.append(key)
+        then(len(sent))
+
+    monkeypatch.setattr(store, "put_parts", put)
+    return sent
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 2**16, 2**16 + 1, LIMIT_BYTES, LIMIT_BYTES + 1])
@@ -82,19 +99,12 @@ async def test_a_large_object_is_not_created_from_a_file_that_loses_bytes_while_
     store: RemoteStore, remote: Remote, file: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.write(file, os.urandom(LIMIT_BYTES + 1))
-    sent: list[str] = []
-    assert isinstance(store, ObstoreStore)
-    put_parts = store.put_parts
-
-    def put(key: str, source: UploadSource, metadata: dict[str, str]) -> None:
-        put_parts(key, source, metadata)
-        sent.append(key)
+    sent = keys_sent(store, monkeypatch)
 
     def check(fd: int) -> None:
         if sent:
             raise LostBytesError
 
-    monkeypatch.setattr(store, "put_parts", put)
     with pytest.raises(LostBytesError):
         await Uploader(LIMIT_BYTES, "node", HashingThreads(), Counters(), check).send(file, remote, "key", create_only=True)
     assert list(store.list_all("")) == []
@@ -106,18 +116,13 @@ async def test_a_large_object_is_not_created_from_a_file_that_was_written_to_mea
 ) -> None:
     """A digest of other bytes would look as if another tool had rewritten the object: which of both is right?"""
     os.write(file, os.urandom(LIMIT_BYTES + 1))
-    sent: list[str] = []
-    assert isinstance(store, ObstoreStore)
-    put_parts = store.put_parts
 
-    def write_meanwhile(key: str, source: UploadSource, metadata: dict[str, str]) -> None:
-        put_parts(key, source, metadata)
-        sent.append(key)
-        if len(sent) <= changes:
+    def write_meanwhile(puts: int) -> None:
+        if puts <= changes:
             os.pwrite(file, os.urandom(10), 5)
-            os.utime(file, ns=(0, len(sent)))
+            os.utime(file, ns=(0, puts))
 
-    monkeypatch.setattr(store, "put_parts", write_meanwhile)
+    sent = keys_sent(store, monkeypatch, write_meanwhile)
     info, fingerprint = await Uploader(LIMIT_BYTES, "node", HashingThreads(), Counters()).send(
         file, remote, "key", create_only=True
     )

@@ -36,6 +36,9 @@ class Losses:
     def check(self, fd: int) -> None:
         """Raise ``LostBytesError`` if the file has lost bytes; then call ``note``. It waits for nothing; in any thread."""
         check_nothing_lost(fd)
+        self._check_marked(fd)
+
+    def _check_marked(self, fd: int) -> None:
         if self.unmarked and file_stat(fd).st_ino in self.unmarked:
             raise LostBytesError
 
@@ -52,7 +55,7 @@ class Losses:
         """fsync(2), or fdatasync(2), in a thread. Raises ``OSError``, and ``LostBytesError``, which is noted."""
         try:
             await trio.to_thread.run_sync(partial(sync_bytes, fd, data_only=data_only))
-            self.check(fd)
+            self._check_marked(fd)
         except LostBytesError:
             await self.note(fd)
             raise
