@@ -139,7 +139,7 @@ def test_unsent_files_are_on_the_page_with_their_age(node: Node) -> None:
 def public_page(node: Node) -> Samples:
     # Without certificates: as nobody there may be none to read.
     transport = httpx.HTTPTransport(uds=str(node.socket.with_name("status.sock")), verify=False)
-    with httpx.Client(transport=transport, base_url="http://holdfast") as client:
+    with httpx.Client(transport=transport, base_url="http://holdfast", timeout=60) as client:
         reply = client.get("/metrics")
     assert reply.status_code == httpx.codes.OK
     assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -210,7 +210,7 @@ def test_metrics_are_served_on_tcp_and_nothing_else_is(make_node: NodeFactory) -
     with socket.create_server(("127.0.0.1", port)):
         node = make_node(metrics__listen=f":{port}").start()  # it starts all the same
         assert node.wait_event("metrics-unavailable")["address"] == f"127.0.0.1:{port}"
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
         wait_until(lambda: _answers(client))
         assert names(samples(client.get("/metrics").text)) == names(page(node))
         others = ["/", "/v1/status", "/v1/operations", "/v1/events", "/ui/", "/v1/openapi.json"]

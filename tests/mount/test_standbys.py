@@ -105,8 +105,15 @@ def metric(node: Node, name: str) -> float:
 
 @pytest.fixture
 def nodes(make_node: NodeFactory) -> tuple[Node, Node, Node]:
-    a, b, c = (make_node(name, holdings__node=name, **QUICK).start() for name in "abc")
+    """Three nodes that have heard of each other: one that has not stands by for all partitions, and drops some later."""
+    a, b, c = nodes = tuple(make_node(name, holdings__node=name, **QUICK).start() for name in "abc")
+    wait_until(lambda: all(names_heard_by(node) == {"a", "b", "c"} for node in nodes))
     return a, b, c
+
+
+def names_heard_by(node: Node) -> set[str]:
+    with node.client() as client:
+        return {info.node for info in client.holdings(all_nodes=True).nodes}
 
 
 def covered(others: tuple[Node, ...], version: int) -> bool:
