@@ -4,7 +4,7 @@ An object is written under ``.holdfast/``, gets its metadata as an extended attr
 a conditional create, hard-linked to its name. That is atomic on this machine and on an NFS mount. Links, devices and files
 whose names can't be keys are not objects and are left alone, and no link is followed (``file_directories``). A store always
 has its ``.holdfast/``: without it no object counts as missing and nothing is written, because the disk that belongs here may
-not be mounted.
+not be mounted. A change is confirmed only if the root is then the directory that it was made in (``file_directories``).
 
 The system calls are used directly. obstore's local store hides their errors, keeps no metadata, does not sync, can't store
 names that end in ``#`` and digits, and can't list a directory if a single file in it has a name that is no key.
@@ -16,7 +16,7 @@ import errno
 import os
 import stat as stat_module
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -30,7 +30,13 @@ from holdfast.remote.contract import (
     UploadSource,
     storable_time_ns,
 )
-from holdfast.remote.file_directories import directory_below, make_directories, sync_directories
+from holdfast.remote.file_directories import (
+    check_is_in_place,
+    directory_below,
+    make_directories,
+    opened_root,
+    sync_directories,
+)
 from holdfast.remote.file_syscalls import (
     ATTRIBUTE,
     OpenObject,
@@ -81,14 +87,10 @@ class FileStore(RemoteStore):
         self.url = f"file://{root}"
         with _explained(root):
             root.mkdir(mode=0o700, parents=True, exist_ok=True)  # past the mount, objects have no owners
-            make_directories(self._root, PRIVATE)
-            with self._place(staged_key()) as trial:
-                fd = os.open(trial.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, dir_fd=trial.directory_fd)
-                try:
-                    os.setxattr(fd, ATTRIBUTE, b"{}")
-                finally:
-                    os.close(fd)
-                    os.unlink(trial.name, dir_fd=trial.directory_fd)
+            with opened_root(self._root) as root_fd:
+                make_directories(root_fd, PRIVATE)
+                with _place(root_fd, staged_key()) as trial:
+                    _try(trial)
 
     @staticmethod
     def check(root: Path) -> None:
@@ -111,10 +113,10 @@ class FileStore(RemoteStore):
 
     def probe(self) -> None:
         try:
-            with directory_below(self._root, PRIVATE):
-                return
+            with opened_root(self._root) as root_fd:
+                self._check_is_store(root_fd)
         except OSError:
-            raise RemoteUnavailableError(f"{self._root}/{PRIVATE} has gone: is the store's disk mounted?") from None
+            raise self._has_gone() from None
 
     def head(self, key: str) -> ObjectInfo:
         return self._open(checked(key), "HEAD").info
@@ -122,9 +124,9 @@ class FileStore(RemoteStore):
     def list_directory(self, prefix: str) -> DirectoryListing:
         objects: dict[str, ObjectInfo] = {}
         directories: dict[str, int] = {}
-        with translated_errors(f"LIST {prefix}/"):
+        with translated_errors(f"LIST {prefix}/"), self._opened() as root_fd:
             try:
-                for name, stat in self._entries(checked_prefix(prefix)):
+                for name, stat in _entries(root_fd, checked_prefix(prefix)):
                     if stat_module.S_ISDIR(stat.st_mode):
                         directories[name] = storable_time_ns(stat.st_mtime_ns)
                     else:
@@ -132,12 +134,10 @@ class FileStore(RemoteStore):
             except OSError as problem:
                 if problem.errno not in _NO_SUCH_OBJECT:
                     raise
-                self.probe()
+                self._check_is_store(root_fd)
                 return DirectoryListing({}, frozenset(), exists=False)
-        if not prefix:
-            if PRIVATE not in directories:
-                self.probe()
-            directories.pop(PRIVATE, None)
+            if not prefix and directories.pop(PRIVATE, None) is None:
+                self._check_is_store(root_fd)
         return DirectoryListing(objects, frozenset(directories), exists=True, changed_ns=directories)
 
     def read(self, key: str, start: int, end: int, etag: str) -> ObjectBody:
@@ -152,36 +152,35 @@ class FileStore(RemoteStore):
 
     def write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> ObjectInfo:
         self.checked_target(key)
-        with self._staged(f"PUT {key}") as staged:
+        with self._staged(f"PUT {key}") as (root_fd, staged):
             stat = write_file(staged, source, metadata)
-            move_to_key(staged, self._root, key, create_only=create_only)
+            move_to_key(staged, root_fd, key, create_only=create_only)
         return info_of(key, stat, metadata)
 
     def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
         key = f"{PRIVATE}/{checked(name)}"
-        with self._staged(f"PUT {key}") as staged:
+        with self._staged(f"PUT {key}") as (root_fd, staged):
             write_file(staged, UploadSource(len(data), data=data), {})
-            move_to_key(staged, self._root, key, create_only=create_only)
+            move_to_key(staged, root_fd, key, create_only=create_only)
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         self.head(source)
         self.checked_target(target)
-        with self._staged(f"COPY {source} to {target}") as staged:
-            with self._place(source) as original:
+        with self._staged(f"COPY {source} to {target}") as (root_fd, staged):
+            with _place(root_fd, source) as original:
                 link(original, staged)  # objects are never modified, so a link is a copy
-            move_to_key(staged, self._root, target, create_only=False)
+            move_to_key(staged, root_fd, target, create_only=False)
         return self.head(target)
 
     def delete(self, keys: Sequence[str]) -> None:
-        self.probe()
         by_directory: dict[str, list[str]] = {}
         for key in storable_only(keys):
             by_directory.setdefault(key.rpartition("/")[0], []).append(key)
         changed: set[str] = set()
 
-        def delete_in(directory: str) -> None:
+        def delete_in(root_fd: int, directory: str) -> None:
             """Delete keys of one directory, which is opened once."""
-            with _deleting(f"objects in {directory}"), directory_below(self._root, directory) as directory_fd:
+            with _deleting(f"objects in {directory}"), directory_below(root_fd, directory) as directory_fd:
                 delete_each(by_directory[directory], partial(delete, directory_fd))
 
         def delete(directory_fd: int, key: str) -> None:
@@ -190,65 +189,109 @@ class FileStore(RemoteStore):
                 os.unlink(name, dir_fd=directory_fd)
                 changed.add(directory)
 
-        try:
-            delete_each(list(by_directory), delete_in)
-        finally:
-            with translated_errors(f"DELETE of {len(keys)} objects"):
-                sync_directories(self._root, changed)
+        with translated_errors(f"DELETE of {len(keys)} objects"), self._changing() as root_fd:
+            try:
+                delete_each(list(by_directory), partial(delete_in, root_fd))
+            finally:
+                sync_directories(root_fd, changed)
 
     def prune(self, prefix: str) -> None:
         if not prefix or is_private(prefix):
             return
-        with translated_errors(f"removing the directory {prefix}"):
+        with translated_errors(f"removing the directory {prefix}"), self._changing() as root_fd:
             try:
-                with self._place(checked(prefix)) as place:
+                with _place(root_fd, checked(prefix)) as place:
                     os.rmdir(place.name, dir_fd=place.directory_fd)
             except OSError as problem:
                 if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST, *_NO_SUCH_OBJECT}:
                     raise
 
+    def _has_gone(self) -> RemoteUnavailableError:
+        return RemoteUnavailableError(f"{self._root}/{PRIVATE} has gone: is the store's disk mounted?")
+
+    def _check_is_store(self, root_fd: int) -> None:
+        """Raise ``RemoteUnavailableError`` if the open root is no store's: what is not in it, the store may have."""
+        try:
+            with directory_below(root_fd, PRIVATE):
+                return
+        except OSError:
+            raise self._has_gone() from None
+
     @contextmanager
-    def _place(self, key: str) -> Iterator[Place]:
-        directory, _, name = key.rpartition("/")
-        with directory_below(self._root, directory) as directory_fd:
-            yield Place(directory_fd, name)
+    def _opened(self) -> Iterator[int]:
+        """Yield a descriptor of the root, in which a whole request stays. Raises ``OSError``."""
+        with ExitStack() as stack:
+            try:
+                root_fd = stack.enter_context(opened_root(self._root))
+            except (FileNotFoundError, NotADirectoryError):
+                raise self._has_gone() from None
+            yield root_fd
+
+    @contextmanager
+    def _changing(self) -> Iterator[int]:
+        """Yield the root of a store for a change, which ends with an error if the root was replaced. Raises ``OSError``."""
+        with self._opened() as root_fd:
+            self._check_is_store(root_fd)
+            try:
+                yield root_fd
+            finally:
+                check_is_in_place(root_fd, self._root)  # or that one part was refused would say that the others were not
 
     def _open(self, key: str, what: str) -> OpenObject:
-        with translated_errors(f"{what} {key}"):
+        with translated_errors(f"{what} {key}"), self._opened() as root_fd:
             try:
-                return OpenObject(self._root, key)
+                return OpenObject(root_fd, key)
             except OSError as problem:
                 if problem.errno not in {errno.ELOOP, errno.ENXIO, *_NO_SUCH_OBJECT}:
                     raise
-        self.probe()
+            self._check_is_store(root_fd)
         raise ObjectMissingError(f"{what} {key}: no such object")
 
-    def _entries(self, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
-        with directory_below(self._root, prefix, readable=True) as directory_fd, os.scandir(directory_fd) as entries:
-            for entry in entries:
-                try:
-                    stat = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
-                if is_too_long(key_below(prefix, entry.name)):
-                    continue
-                if is_storable(entry.name) and (stat_module.S_ISREG(stat.st_mode) or stat_module.S_ISDIR(stat.st_mode)):
-                    yield entry.name, stat
-
     @contextmanager
-    def _staged(self, what: str) -> Iterator[Place]:
-        """Yield a staged name to write to. Its directory exists as long as the store does, so no probe is needed before."""
-        with translated_errors(what):
+    def _staged(self, what: str) -> Iterator[tuple[int, Place]]:
+        """Yield the root and a staged name in it, to write to. Its directory exists as long as the store does."""
+        with translated_errors(what), self._opened() as root_fd:
             try:
-                with self._place(staged_key()) as staged:
+                with _place(root_fd, staged_key()) as staged:
                     try:
-                        yield staged
+                        yield root_fd, staged
                     finally:
                         with suppress(OSError):  # it was renamed, or is left to the sweep of old staged files
                             os.unlink(staged.name, dir_fd=staged.directory_fd)
             except (FileNotFoundError, NotADirectoryError):
-                self.probe()
+                self._check_is_store(root_fd)
                 raise
+            check_is_in_place(root_fd, self._root)
+
+
+@contextmanager
+def _place(root_fd: int, key: str) -> Iterator[Place]:
+    directory, _, name = key.rpartition("/")
+    with directory_below(root_fd, directory) as directory_fd:
+        yield Place(directory_fd, name)
+
+
+def _entries(root_fd: int, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
+    with directory_below(root_fd, prefix, readable=True) as directory_fd, os.scandir(directory_fd) as entries:
+        for entry in entries:
+            try:
+                stat = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            if is_too_long(key_below(prefix, entry.name)):
+                continue
+            if is_storable(entry.name) and (stat_module.S_ISREG(stat.st_mode) or stat_module.S_ISDIR(stat.st_mode)):
+                yield entry.name, stat
+
+
+def _try(trial: Place) -> None:
+    """Make and remove a file with an attribute. Raises ``OSError``."""
+    fd = os.open(trial.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, dir_fd=trial.directory_fd)
+    try:
+        os.setxattr(fd, ATTRIBUTE, b"{}")
+    finally:
+        os.close(fd)
+        os.unlink(trial.name, dir_fd=trial.directory_fd)
 
 
 @contextmanager

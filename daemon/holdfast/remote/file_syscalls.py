@@ -50,9 +50,9 @@ class Place(NamedTuple):
 class OpenObject:
     """One version of an object, held open by a descriptor, which is closed with the last reference at the latest."""
 
-    def __init__(self, root: str, key: str) -> None:
+    def __init__(self, root_fd: int, key: str) -> None:
         self._fd = -1
-        self._fd = open_below(root, key, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        self._fd = open_below(root_fd, key, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         stat = os.fstat(self._fd)
         if not stat_module.S_ISREG(stat.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), key)
@@ -132,14 +132,14 @@ def _tell_time_precisely(fd: int) -> None:
             os.utime(fd, ns=(now_ns, now_ns))
 
 
-def move_to_key(staged: Place, root: str, key: str, *, create_only: bool) -> None:
+def move_to_key(staged: Place, root_fd: int, key: str, *, create_only: bool) -> None:
     """Move a staged file to its name, making directories as needed. Raises ``OSError``: ``FileExistsError`` if taken."""
     directory, _, name = key.rpartition("/")
     above: list[str] = []
     for left in reversed(range(_MOST_ATTEMPTS)):
         sign_of_life()
         try:
-            with directory_below(root, directory, readable=True) as directory_fd:
+            with directory_below(root_fd, directory, readable=True) as directory_fd:
                 (_link if create_only else _rename)(staged, Place(directory_fd, name))
                 os.fsync(directory_fd)
             break
@@ -147,8 +147,8 @@ def move_to_key(staged: Place, root: str, key: str, *, create_only: bool) -> Non
             if left == 0:
                 raise
         with suppress(FileNotFoundError):
-            above += make_directories(root, directory)
-    sync_directories(root, above)
+            above += make_directories(root_fd, directory)
+    sync_directories(root_fd, above)
 
 
 def _rename(staged: Place, target: Place) -> None:

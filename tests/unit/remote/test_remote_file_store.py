@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import shutil
 import stat
 import time
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from holdfast.errors import (
     RemoteRefusedError,
     RemoteUnavailableError,
 )
-from holdfast.remote import RemoteStore
+from holdfast.remote import RemoteStore, file_directories
 from holdfast.system import syscalls
 from tests.support.processes.descriptors import open_below
 from tests.unit.remote.test_remote_contract import content, opened, put
@@ -119,6 +120,90 @@ def test_a_disk_that_is_not_mounted_is_not_an_empty_store(root: Path, store: Rem
             attempt()
     root.unlink()
     root.with_name("elsewhere").rename(root)
+    assert content(store, "a/b") == b"bytes"
+
+
+@pytest.mark.promise("file-store")
+@pytest.mark.parametrize("is_made_anew", [True, False])
+@pytest.mark.parametrize("moment", ["setxattr", "link", "rename", "unlink", "rmdir"])
+def test_no_change_is_confirmed_in_a_root_that_was_replaced_meanwhile(
+    root: Path, store: RemoteStore, monkeypatch: pytest.MonkeyPatch, moment: str, is_made_anew: bool
+) -> None:
+    """As when its disk is unmounted and another one mounted, or none."""
+    attempts: dict[str, list[Callable[[], Any]]] = {
+        "setxattr": [lambda: put(store, "a/new", metadata={"holdfast-digest": "x"})],
+        "link": [lambda: put(store, "a/once", create_only=True), lambda: store.copy("a/object", "a/copy")],
+        "rename": [lambda: put(store, "a/new"), lambda: store.write_private("own", b"", create_only=False)],
+        "unlink": [lambda: store.delete(["a/object"]), lambda: store.delete(["a/object", "b/missing"])],
+        "rmdir": [lambda: store.prune("empty")],
+    }
+    real = getattr(os, moment)
+    elsewhere = root.with_name("elsewhere")
+
+    def replace_first(*arguments: Any, **places: Any) -> None:
+        monkeypatch.setattr(os, moment, real)
+        root.rename(elsewhere)
+        root.mkdir()
+        if is_made_anew:
+            put(opened(f"file://{root}"), "a/object", b"of another disk")
+        real(*arguments, **places)
+
+    for attempt in attempts[moment]:
+        put(store, "a/object")
+        (root / "empty").mkdir()
+        monkeypatch.setattr(os, moment, replace_first)
+        with pytest.raises(RemoteUnavailableError, match="replaced meanwhile"):
+            attempt()
+        shutil.rmtree(root)
+        shutil.rmtree(elsewhere)
+        store = opened(f"file://{root}")
+
+
+def test_a_change_in_a_disk_that_was_away_for_a_moment_is_confirmed(
+    root: Path, store: RemoteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = os.rename
+
+    def away(source: str, target: str, **places: Any) -> None:
+        monkeypatch.setattr(os, "rename", rename)
+        root.rename(root.with_name("elsewhere"))
+        rename(source, target, **places)
+        root.with_name("elsewhere").rename(root)
+
+    put(store, "a/other")
+    monkeypatch.setattr(os, "rename", away)
+    put(store, "a/b", b"placed")
+    assert content(store, "a/b") == b"placed"
+
+
+@pytest.mark.promise("file-store")
+@pytest.mark.parametrize("kind", ["head", "content", "list", "delete"])
+def test_what_is_missing_while_a_disk_is_mounted_is_not_missing_in_the_store(
+    root: Path, store: RemoteStore, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    put(store, "a/b")
+    elsewhere = root.with_name("elsewhere")
+    root.rename(elsewhere)
+    root.mkdir()
+    look = syscalls.open_without_links
+
+    def mounted_after_the_first_look(*arguments: Any, **options: Any) -> int:
+        monkeypatch.setattr(file_directories, "open_without_links", look)
+        try:
+            return look(*arguments, **options)
+        finally:
+            root.rmdir()
+            elsewhere.rename(root)
+
+    monkeypatch.setattr(file_directories, "open_without_links", mounted_after_the_first_look)
+    attempts: dict[str, Callable[[], Any]] = {
+        "head": lambda: store.head("a/b"),
+        "content": lambda: content(store, "a/b"),
+        "list": lambda: store.list_directory("a"),
+        "delete": lambda: store.delete(["a/b"]),
+    }
+    with pytest.raises(RemoteUnavailableError, match="mounted"):
+        attempts[kind]()
     assert content(store, "a/b") == b"bytes"
 
 
