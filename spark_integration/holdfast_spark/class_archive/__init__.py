@@ -119,7 +119,23 @@ def _command(spark: SparkSession, options: list[str], listed: Path) -> list[str]
     if jvm.java.lang.Runtime.getRuntime().maxMemory() >= _COMPRESSED_BYTES:
         kept.append("-XX:-UseCompressedOops")
     making = [sys.executable, "-m", "holdfast_spark.class_archive.making", str(listed), str(archive_path(listed.parent))]
-    return [*making, str(java), *kept, "-cp", _property(spark, "java.class.path")]
+    return [*making, str(java), *kept, "-cp", named_apart(_property(spark, "java.class.path"))]
+
+
+def named_apart(class_path: str) -> str:
+    """Return a class path of the same files, with another name for each that is named again.
+
+    Spark's launcher names one jar twice: in front of all others, and among them. Java 21 leaves the second one out of the
+    path that it writes into an archive, if the names are the same, and misses it there when a JVM starts with the archive.
+    What it compares then are the files.
+    """
+    names: list[str] = []
+    for path in filter(None, class_path.split(os.pathsep)):
+        name = path
+        while name in names:
+            name = os.path.join(os.path.dirname(name), os.curdir, os.path.basename(name))
+        names.append(name)
+    return os.pathsep.join(names)
 
 
 def _options(spark: SparkSession) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,7 +13,7 @@ from typing import IO
 
 import pytest
 
-from holdfast_spark.class_archive import with_archive
+from holdfast_spark.class_archive import named_apart, with_archive
 from holdfast_spark.class_archive.making import ends_together, free_memory, main
 from holdfast_spark.jvm_options import JVM_OPTIONS_KEY
 
@@ -81,6 +83,44 @@ def a_java(directory: Path, line: str) -> Path:
     )
     java.chmod(0o755)
     return java
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ("/jars/a.jar:/jars/b.jar", "/jars/a.jar:/jars/b.jar"),
+        ("/jars/a.jar:/jars/b.jar:/jars/a.jar", "/jars/a.jar:/jars/b.jar:/jars/./a.jar"),
+        ("/jars/a.jar:/jars/a.jar:/jars/a.jar", "/jars/a.jar:/jars/./a.jar:/jars/././a.jar"),
+        ("a.jar:b.jar:a.jar", "a.jar:b.jar:./a.jar"),
+        ("/conf/:/jars/a.jar:/conf/", "/conf/:/jars/a.jar:/conf/./"),
+        (":/jars/a.jar::/jars/b.jar:", "/jars/a.jar:/jars/b.jar"),
+    ],
+)
+def test_a_jar_that_is_named_again_has_another_name_in_the_archive(given: str, made: str) -> None:
+    assert named_apart(given) == made
+
+
+@pytest.mark.slow
+def test_java_uses_an_archive_of_a_class_path_that_names_a_jar_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gain: Spark's launcher names slf4j-api twice, and Java 21 used none of its archives."""
+    monkeypatch.setattr("holdfast_spark.class_archive.making.give_way", lambda: None)
+    monkeypatch.setattr("holdfast_spark.class_archive.making.free_memory", lambda cgroups: 4096 * MIB)
+    monkeypatch.setattr("holdfast_spark.class_archive.making.ends_together", lambda cgroups: False)
+    for name in ("First", "Last"):
+        (tmp_path / f"{name}.java").write_text(f"class {name} {{ public static void main(String[] given) {{}} }}")
+        subprocess.run(["javac", f"{name}.java"], cwd=tmp_path, check=True)
+        with zipfile.ZipFile(tmp_path / f"{name}.jar", "w") as jar:
+            jar.write(tmp_path / f"{name}.class", f"{name}.class")
+    first, last = tmp_path / "First.jar", tmp_path / "Last.jar"
+    class_path, listed, archive = f"{first}:{first}:{last}", tmp_path / "list", tmp_path / "classes.jsa"
+    subprocess.run(["java", f"-XX:DumpLoadedClassList={listed}", "-cp", class_path, "Last"], check=True)
+    with driver() as pipe:
+        assert main([str(listed), str(archive), "java", "-cp", named_apart(class_path)], pipe) == 0
+    command = ["java", "-Xshare:on", f"-XX:SharedArchiveFile={archive}", "-Xlog:class+load", "-cp", class_path, "Last"]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "Last source: shared objects file" in told
 
 
 @pytest.mark.parametrize(
