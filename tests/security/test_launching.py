@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.index import read_check
-from tests.support.daemons.node import Node
 from tests.support.users.privileges import MALLORY
 
 _HOLDFAST = [sys.executable, "-P", "-m", "holdfast"]
@@ -70,10 +68,4 @@ def test_root_mounts_anywhere(lures: Path, holdfast: Callable[..., None], worksp
         holdfast("restart")
     finally:
         holdfast("umount", str(workspace / "node/mount"))
-    assert os.listdir(lures) == []
-
-
-def test_the_index_is_checked_by_ones_own_modules(node: Node, lures: Path) -> None:
-    """The daemon reads an index, before it opens it, in a process that starts where the daemon was started."""
-    assert read_check.why_unreadable(node.store / "index") is None
     assert os.listdir(lures) == []

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from itertools import islice, takewhile
+from itertools import takewhile
 from struct import Struct
 from typing import cast
 
-import lmdb
-
 from holdfast.errors import IndexUnwritableError
-from holdfast.index.pages import MappedPages, writing
+from holdfast.index.database import Database
+from holdfast.index.pages import MappedPages
 from holdfast.index.records import INTACT, UNSENT, Entry, EntryState, decoded_entry, decoded_size, encoded, may_have_state
 from holdfast.system.file_id import FileId, FileStat, disk_of, first_id_on
 
@@ -76,10 +75,9 @@ class Entries:
     ``were_open`` are the inodes that an earlier run left open for writing: their bytes may still match their digests.
     """
 
-    def __init__(self, environment: lmdb.Environment, mapped_pages: MappedPages) -> None:
-        self._environment = environment
+    def __init__(self, database: Database, mapped_pages: MappedPages) -> None:
+        self._database = database
         self._mapped_pages = mapped_pages
-        self._database = environment.open_db(b"entries")
         self._absent: set[FileId] = set()
         """Files without an entry: a request about a file that is never sent asks several times, and so does the next."""
         self._thread = threading.get_ident()
@@ -94,8 +92,7 @@ class Entries:
         """Return the entry of ``inode``; a record that can't be read counts as none."""
         if inode in self._absent:
             return None
-        with self._environment.begin(db=self._database) as transaction:
-            data = transaction.get(_key(inode))
+        data = self._database.get(_key(inode))
         if data is not None:
             return decoded_entry(data)
         if threading.get_ident() == self._thread:  # in another one, ``put`` may have come in between
@@ -110,7 +107,7 @@ class Entries:
     def put(self, inode: FileId, entry: Entry) -> None:
         """Write the entry of ``inode``."""
         self._absent.discard(inode)
-        with writing(self._environment, self._database) as transaction:
+        with self._database.writing() as transaction:
             old = decoded_entry(transaction.get(_key(inode)))
             transaction.put(_key(inode), encoded(entry))
         self._changed(inode, old, entry)
@@ -123,7 +120,7 @@ class Entries:
     def discard(self, inode: FileId) -> None:
         """Forget ``inode``, if it is known."""
         self._uses.pop(inode, None)
-        with writing(self._environment, self._database) as transaction:
+        with self._database.writing() as transaction:
             old = decoded_entry(transaction.get(_key(inode)))
             transaction.delete(_key(inode))
         self._changed(inode, old, None)
@@ -236,7 +233,7 @@ class Entries:
         if not self._uses:
             return
         try:
-            with writing(self._environment, self._database) as transaction:
+            with self._database.writing() as transaction:
                 for inode, time_ns in self._uses.items():
                     entry = decoded_entry(transaction.get(_key(inode)))
                     if entry is not None:
@@ -260,17 +257,13 @@ class Entries:
                     yield _file(key), entry
 
     def _records(self, first: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys from ``first`` on, with values, by pages: a transaction that is open for long makes the index grow."""
-        while page := self._page(first):
-            yield from (record for record in page if len(record[0]) == _KEY_BYTES)
-            first = page[-1][0] + b"\0"
-            self._mapped_pages.release_many()
+        """Yield keys from ``first`` on, with values."""
+        return self._records_of(self._database.pages(first, _PAGE))
 
-    def _page(self, first: bytes) -> list[tuple[bytes, bytes]]:
-        """Return the records from the key ``first`` on."""
-        with self._environment.begin(db=self._database) as transaction:
-            cursor = transaction.cursor()
-            return list(islice(cursor, _PAGE)) if cursor.set_range(first) else []
+    def _records_of(self, pages: Iterable[list[tuple[bytes, bytes]]]) -> Iterator[tuple[bytes, bytes]]:
+        for page in pages:
+            yield from (record for record in page if len(record[0]) == _KEY_BYTES)
+            self._mapped_pages.release_many()
 
     def _take_stock(self) -> None:
         """Count the bytes, and make uploads that an earlier run did not finish dirty again.
@@ -278,7 +271,7 @@ class Entries:
         Versions before 0.2 wrote OPEN as DIRTY with a digest.
         """
         unsettled, local = [], int(EntryState.LOCAL)
-        for key, data in self._records():
+        for key, data in self._records_of(self._database.whole(_PAGE)):
             found = decoded_size(data)
             if found is not None:
                 if found.state != local:
@@ -312,8 +305,7 @@ class Entries:
 
     def count(self) -> int:
         """Return how many entries there are."""
-        with self._environment.begin(db=self._database) as transaction:
-            return int(transaction.stat(self._database)["entries"])
+        return self._database.count()
 
 
 def _clean_bytes(entry: Entry) -> dict[bytes, int]:

@@ -2,7 +2,8 @@
 
 Write transactions are not synced. A crash of the daemon loses nothing, because the pages belong to the kernel, but a
 power cut may tear the file. So the environment records the kernel's boot id while it is in use, and is not trusted if
-that boot did not end with a clean close. An environment that is damaged, torn or of another store is moved aside
+that boot did not end with a clean close. It is verified (``doubt``) if the last run did not end in order, after a reboot,
+and if the daemon ended while LMDB opened it. An environment that is damaged, torn or of another store is moved aside
 (``data.mdb.old``), and a new one is created: the index can always be rebuilt from the tree and the store.
 """
 
@@ -11,22 +12,26 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
 import lmdb
 
 from holdfast.errors import IndexUnwritableError, StoreUnsuitableError
+from holdfast.index.database import Database
+from holdfast.index.doubt import DAMAGE, Doubt, why_damaged
 from holdfast.index.entries import Entries
 from holdfast.index.marks import NameMarks
-from holdfast.index.pages import RESERVE_BYTES, MappedPages, keep_reserve, writing
+from holdfast.index.pages import RESERVE_BYTES, MappedPages, keep_reserve
 from holdfast.index.pins import Pins
-from holdfast.index.read_check import DAMAGE, MOST_DATABASES, why_unreadable
 from holdfast.index.workdirs import WorkdirRecords
 from holdfast.system import processes
 from holdfast.system.syscalls import was_refused
 
 _SCHEMA = b"1"
+_DATABASES = (b"meta", b"entries", b"held", b"whiteouts", b"versions-to-delete", b"workdirs")
+_FORMER_DATABASES = (b"deletions", b"pins")
 _MAP_BYTES = 16 * 2**30
 _DATA = "data.mdb"
 _LOCK = "lock.mdb"
@@ -54,7 +59,7 @@ class Index:
     """
 
     def __init__(
-        self, environment: lmdb.Environment, path: Path, run: int, first_run_of_boot: int, renewed: str | None
+        self, environment: lmdb.Environment, doubt: Doubt, path: Path, run: int, first_run_of_boot: int, renewed: str | None
     ) -> None:
         self.run = run
         self.first_run_of_boot = first_run_of_boot
@@ -62,9 +67,13 @@ class Index:
         self._environment = environment
         self._file = path / _DATA
         self._mapped_pages = MappedPages(self._file)
-        self.entries = Entries(environment, self._mapped_pages)
-        self.marks = NameMarks(environment)
-        self.workdirs = WorkdirRecords(environment)
+        self._meta, entries, *others = (Database(environment, doubt, name) for name in _DATABASES)
+        held, whiteouts, deletions, workdirs = others
+        for database in others:  # LMDB finds damage by reading; the entries read themselves
+            deque(database.whole(), maxlen=0)
+        self.entries = Entries(entries, self._mapped_pages)
+        self.marks = NameMarks(held, whiteouts, deletions)
+        self.workdirs = WorkdirRecords(workdirs)
         self.pins = Pins(path / "pins")
         self.takes_writes = True
         """False after a sync that failed, until one succeeds."""
@@ -83,15 +92,15 @@ class Index:
         it can't be opened for a reason that would also affect a new one: rights, memory, a full disk.
         """
         boot = processes.boot_id() if boot_id is None else boot_id
-        renewed = None
+        doubt, renewed = Doubt(path), None
         try:
             if (path / _DATA).exists():
                 try:
-                    return cls._begin_run(path, store_id.encode(), boot)
+                    return cls._begin_run(path, doubt, store_id.encode(), boot)
                 except _UntrustedError as problem:
                     renewed = str(problem)
                     _move_aside(path)
-            return cls._begin_anew(path, store_id.encode(), boot, renewed)
+            return cls._begin_anew(path, doubt, store_id.encode(), boot, renewed)
         except (lmdb.Error, OSError, IndexUnwritableError) as problem:
             raise StoreUnsuitableError(
                 f"the index in {path} can't be opened: {problem}; free some space if its disk is full, let this user write "
@@ -99,53 +108,64 @@ class Index:
             ) from None
 
     @classmethod
-    def _begin_run(cls, path: Path, store_id: bytes, boot: bytes) -> Index:
+    def _begin_run(cls, path: Path, doubt: Doubt, store_id: bytes, boot: bytes) -> Index:
         """Open the existing environment. Raises ``_UntrustedError``."""
+        file = path / _DATA
         try:
-            _check_disk(path / _DATA)
-            last_boot = _checked_boot(path, store_id, boot)
-            if last_boot != _ENDED_IN_ORDER and (problem := why_unreadable(path)) is not None:
-                raise _UntrustedError(f"damaged: {problem}")
+            _check_disk(file)
+            must_verify = doubt.is_noted() or not doubt.note()
+            if must_verify:
+                _verify(file, doubt)
+            ended_in_order = _ended_in_order(path, doubt, store_id, boot)
+            if not (must_verify or ended_in_order):
+                _verify(file, doubt)
             environment = _open(path)
             try:
-                run = int(_meta_of(environment, b"run") or 0) + 1
-                begun, _, known = (_meta_of(environment, _FIRST_RUN) or b"").rpartition(b" ")
+                meta = Database(environment, doubt, b"meta", create=False)
+                run = int(meta.get(b"run") or 0) + 1
+                begun, _, known = (meta.get(_FIRST_RUN) or b"").rpartition(b" ")
                 first = int(known) if begun == boot else run
-                _write_meta(environment, {b"boot": boot, b"run": b"%d" % run, _FIRST_RUN: b"%s %d" % (boot, first)})
-                return cls(environment, path, run, first, None)
+                meta.put_all({b"boot": boot, b"run": b"%d" % run, _FIRST_RUN: b"%s %d" % (boot, first)})
+                index = cls(environment, doubt, path, run, first, None)
             except BaseException:
                 environment.close()
                 raise
-        except (*DAMAGE, ValueError) as problem:
-            raise _UntrustedError(f"damaged: {problem}") from None
+        except (lmdb.Error, ValueError) as problem:
+            if isinstance(problem, (*DAMAGE, ValueError)) or why_damaged(file) is not None:
+                raise _UntrustedError(f"damaged: {problem}") from None
+            raise
+        doubt.clear()
+        return index
 
     @classmethod
-    def _begin_anew(cls, path: Path, store_id: bytes, boot: bytes, renewed: str | None) -> Index:
+    def _begin_anew(cls, path: Path, doubt: Doubt, store_id: bytes, boot: bytes, renewed: str | None) -> Index:
         environment = _open(path)
         try:
             meta = {b"schema": _SCHEMA, b"store": store_id, b"boot": boot, b"run": b"1", _TO_BE_REBUILT: b"yes"}
-            _write_meta(environment, {**meta, _FIRST_RUN: b"%s 1" % boot})
-            return cls(environment, path, 1, 1, renewed)
+            Database(environment, doubt, b"meta").put_all({**meta, _FIRST_RUN: b"%s 1" % boot})
+            index = cls(environment, doubt, path, 1, 1, renewed)
         except BaseException:
             environment.close()
             raise
+        doubt.clear()
+        return index
 
     def is_to_be_rebuilt(self) -> bool:
         """Say whether files of an earlier index may be missing, because no run has examined all files yet."""
-        return _meta_of(self._environment, _TO_BE_REBUILT) == b"yes"
+        return self._meta.get(_TO_BE_REBUILT) == b"yes"
 
     def note_rebuilt(self) -> None:
         """Note that all files have been examined. Raises ``IndexUnwritableError``."""
-        _write_meta(self._environment, {_TO_BE_REBUILT: b"no"})
+        self._meta.put(_TO_BE_REBUILT, b"no")
 
     def place_of_store(self, name: str) -> str | None:
         """Return where the store ``name`` was when that was noted last; None when it never was."""
-        value = _meta_of(self._environment, _PLACE + name.encode())
+        value = self._meta.get(_PLACE + name.encode())
         return None if value is None else value.decode(errors="replace")
 
     def note_place_of_store(self, name: str, place: str) -> None:
         """Note where the store ``name`` is. Raises ``IndexUnwritableError``."""
-        _write_meta(self._environment, {_PLACE + name.encode(): place.encode()})
+        self._meta.put(_PLACE + name.encode(), place.encode())
 
     def keep_reserve(self) -> None:
         """Reserve more disk space for the index if half of its reserve is used up. Call it now and then."""
@@ -178,7 +198,7 @@ class Index:
         self.entries.flush_uses()
         if self.sync():
             with suppress(IndexUnwritableError):  # then it is not trusted after a reboot
-                _write_meta(self._environment, {b"boot": _ENDED_IN_ORDER})
+                self._meta.put(b"boot", _ENDED_IN_ORDER)
                 self.sync()
         self._mapped_pages.forget()
         os.close(self._witness)
@@ -186,13 +206,13 @@ class Index:
 
     def _note_loss(self) -> None:
         with suppress(IndexUnwritableError):
-            _write_meta(self._environment, {b"boot": _HAS_LOST})
+            self._meta.put(b"boot", _HAS_LOST)
 
 
 def _open(path: Path) -> lmdb.Environment:
     _keep_room_for_lock(path / _LOCK)
     return lmdb.open(
-        str(path), map_size=_MAP_BYTES, max_dbs=MOST_DATABASES, sync=False, metasync=False, readahead=False, max_readers=64
+        str(path), map_size=_MAP_BYTES, max_dbs=len(_DATABASES), sync=False, metasync=False, readahead=False, max_readers=64
     )
 
 
@@ -223,36 +243,32 @@ def _check_disk(file: Path) -> None:
             raise _UntrustedError("damaged: the disk can't read it") from None
 
 
-def _checked_boot(path: Path, store_id: bytes, boot: bytes) -> bytes:
-    """Return the boot in which the environment was last in use. Raises ``_UntrustedError`` and ``lmdb.Error``."""
+def _verify(file: Path, doubt: Doubt) -> None:
+    """Raise ``_UntrustedError`` if the index is damaged, or was so to an earlier run."""
+    if problem := doubt.reason() or why_damaged(file):
+        raise _UntrustedError(f"damaged: {problem}")
+
+
+def _ended_in_order(path: Path, doubt: Doubt, store_id: bytes, boot: bytes) -> bool:
+    """Say whether the last run ended in order, in this boot. Raises ``_UntrustedError`` and ``lmdb.Error``."""
     with _open(path) as environment:
         wanted_bytes = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
         if (path / _DATA).stat().st_size < wanted_bytes:
             raise _UntrustedError("damaged: the file is cut short")  # reading further would raise SIGBUS
-        schema, store, last_boot = (_meta_of(environment, key) for key in (b"schema", b"store", b"boot"))
+        names = set(environment.dbs())
+        meta = Database(environment, doubt, b"meta", create=False)
+        schema, store, last_boot, first_run = (meta.get(key) for key in (b"schema", b"store", b"boot", _FIRST_RUN))
     if schema != _SCHEMA:
         raise _UntrustedError(f"of another schema ({schema!r})")
+    if not names.issuperset(_DATABASES) and not names.issubset((*_DATABASES, *_FORMER_DATABASES)):
+        raise _UntrustedError("damaged: a database has another name")
     if store != store_id:
         raise _UntrustedError("of another store")
     if last_boot == _HAS_LOST:
         raise _UntrustedError("damaged: its disk has refused bytes that were written to it")
     if last_boot not in (_ENDED_IN_ORDER, boot):
         raise _UntrustedError("torn: the machine went down while it was in use")
-    assert last_boot is not None
-    return last_boot
-
-
-def _meta_of(environment: lmdb.Environment, key: bytes) -> bytes | None:
-    with environment.begin() as transaction:
-        database = environment.open_db(b"meta", txn=transaction, create=False)
-        return transaction.get(key, db=database)
-
-
-def _write_meta(environment: lmdb.Environment, values: dict[bytes, bytes]) -> None:
-    with writing(environment) as transaction:
-        database = environment.open_db(b"meta", txn=transaction)
-        for key, value in values.items():
-            transaction.put(key, value, db=database)
+    return last_boot == _ENDED_IN_ORDER and (first_run or b"").rpartition(b" ")[0] == boot
 
 
 def _move_aside(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The pages of the index's file: write transactions, the space reserved for them, and those that this process has mapped.
+"""The pages of the index's file: the space reserved for changes, and the pages that this process has mapped.
 
 LMDB never overwrites a page that may still be read. To change one record it writes a few new pages, mostly in place of
 older ones, sometimes at the end of the file. So the file is kept longer than what is used of it: reads, deletions and
@@ -16,13 +16,9 @@ import ctypes
 import logging
 import mmap
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import lmdb
-
-from holdfast.errors import IndexFullError, IndexUnwritableError
 
 RESERVE_BYTES = 4 * 2**20
 """The reserve: a thousand pages. A change takes about five, and frees as many as soon as no older reader is left."""
@@ -35,23 +31,6 @@ _SHARED = 2
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _log = logging.getLogger("holdfast.index")
-
-
-@contextmanager
-def writing(environment: lmdb.Environment, database: lmdb._Database | None = None) -> Iterator[lmdb.Transaction[bytes]]:
-    """Provide a write transaction, committed when the block ends. After ``IndexUnwritableError`` nothing has changed."""
-    try:
-        with environment.begin(db=database, write=True) as transaction:
-            yield transaction
-    except (lmdb.DiskError, lmdb.MapFullError):
-        raise IndexFullError(
-            "the disk of the store is full, and the index has no room left in it: free some disk space, or give the store "
-            "a larger disk"
-        ) from None
-    except lmdb.Error as problem:
-        if type(problem) is not lmdb.Error:  # it knows its own errors by name; what it has no name for comes from the disk
-            raise
-        raise IndexUnwritableError(f"the disk of the store takes no writes: {problem}; look at the kernel's log") from None
 
 
 def keep_reserve(environment: lmdb.Environment, file: Path) -> bool:

@@ -6,6 +6,7 @@ outlive an index that is lost in a power cut. Each eviction asks them, so that c
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from pathlib import Path
@@ -18,6 +19,8 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[bytes]).decode
 _MOST_BYTES = 1 << 20
 """The limit of the total length of the pinned paths; each change writes the whole file."""
+_UNREADABLE = (errno.EIO, errno.EISDIR, errno.EUCLEAN)
+"""What the disk says of a file that it will not be able to read later either."""
 _log = logging.getLogger("holdfast.index")
 
 
@@ -67,12 +70,14 @@ class Pins:
 
 
 def _read(file: Path) -> list[bytes]:
-    """Read the pins; a file that is damaged is moved aside."""
+    """Read the pins. A file that is damaged, or that the disk can't read, is moved aside."""
     try:
         return _decode(file.read_bytes())
     except FileNotFoundError:
         return []
-    except msgspec.DecodeError as problem:
+    except (msgspec.DecodeError, OSError) as problem:
+        if isinstance(problem, OSError) and problem.errno not in _UNREADABLE:
+            raise
         aside = file.replace(file.with_name(f"{file.name}.old"))
         _log.warning("%s is damaged (%s) and was moved to %s: pin again what must stay", file, problem, aside)
         return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from random import Random
 
 _PAGE_BYTES = 4096
@@ -50,3 +51,10 @@ def spoilt_pages(random: Random, data: bytes) -> bytes:
         case "end":
             del result[random.randrange(len(result)) :]
     return bytes(result)
+
+
+def replace_key(file: Path, old: bytes, new: bytes) -> None:
+    """Exchange a key of an LMDB file for another of the same length, in its place: the records are not in order then."""
+    data = file.read_bytes()
+    assert old in data
+    file.write_bytes(data.replace(old, new))

@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
@@ -16,12 +17,14 @@ import lmdb
 import pytest
 
 from holdfast.errors import IndexFullError, StoreUnsuitableError
-from holdfast.index import Entry, EntryState, Index, read_check
+from holdfast.index import Entry, EntryState, Index
 from holdfast.index import environment as environment_module
+from holdfast.index.doubt import Doubt, why_damaged
 from holdfast.index.pages import RESERVE_BYTES
 from holdfast.store import StoreDirectory
 from holdfast.system.file_id import FileId
 from tests.support.disks.mounts import mounted, mounted_image
+from tests.support.disks.spoiling import replace_key
 from tests.support.users.privileges import needs_root
 
 ENTRY = Entry(EntryState.DIRTY, 5, 6, 7)
@@ -228,26 +231,121 @@ def test_a_cut_file_is_told_as_such(path: Path) -> None:
     assert reopen(path).renewed == "damaged: the file is cut short"
 
 
-def test_damage_that_would_end_the_daemon_ends_a_child_instead(path: Path) -> None:
-    crash(begin(path, entries=5000))
-    zeros_inside(path / "data.mdb")
-    assert read_check.why_unreadable(path) == "reading it ends in SIGABRT"
-    assert reopen(path).renewed == "damaged: reading it ends in SIGABRT"
+def out_of_order(file: Path) -> None:
+    """Exchange the key of an entry for one that is less than all others."""
+    replace_key(file, (4000).to_bytes(8, "big"), bytes(8))
 
 
-def test_a_child_that_fails_for_its_own_reasons_says_nothing_against_the_index(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def verified(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Return what is verified from now on."""
+    files: list[Path] = []
+
+    def verify(file: Path) -> str | None:
+        files.append(file)
+        return why_damaged(file)
+
+    monkeypatch.setattr(environment_module, "why_damaged", verify)
+    return files
+
+
+def test_an_index_is_verified_unless_it_was_closed_in_this_boot(path: Path, verified: list[Path]) -> None:
+    """A million files take seconds, for which a mount waits."""
+    begin(path, entries=1000).close()
+    assert reopen(path).renewed is None
+    assert verified == []
+    assert reopen(path, boot_id=b"next boot").renewed is None
+    assert verified == [path / "data.mdb"]
+    reopen(path)
+    verified.clear()
     crash(begin(path))
-    for status in (1, -signal.SIGKILL):
-        result = subprocess.CompletedProcess([], status, stdout="", stderr="ImportError")
-        monkeypatch.setattr(subprocess, "run", lambda *_, result=result, **__: result)
-        assert read_check.why_unreadable(path) is None
+    assert (reopen(path).renewed, verified) == (None, [path / "data.mdb"])
 
 
-def test_an_intact_index_is_readable(path: Path) -> None:
-    crash(begin(path, entries=100))
-    assert read_check.why_unreadable(path) is None
+@pytest.mark.promise("index-damaged")
+def test_damage_that_reading_does_not_show_is_found_when_the_daemon_has_died(path: Path) -> None:
+    """Gain: LMDB reads records that are out of order as if nothing were wrong, and finds some of them no more."""
+    crash(begin(path, entries=5000))
+    out_of_order(path / "data.mdb")
+    renewed = reopen(path).renewed
+    assert renewed is not None
+    assert "keys out of order" in renewed
+
+
+def test_records_out_of_order_after_an_orderly_end_do_not_keep_the_start_reading(path: Path) -> None:
+    begin(path, entries=5000).close()
+    out_of_order(path / "data.mdb")
+    assert reopen(path).renewed == "damaged: its records are not in the order of their keys"
+    assert sorted(os.listdir(path)) == ["data.mdb", "data.mdb.old", "lock.mdb", "lock.mdb.old"]
+
+
+@pytest.mark.promise("index-damaged")
+def test_a_daemon_that_lmdb_ends_leaves_a_note_for_the_next_start(path: Path) -> None:
+    """After an orderly end nothing is verified, and so each start would end like this one."""
+    begin(path, entries=5000).close()
+    zeros_inside(path / "data.mdb")
+    opening = (
+        "import sys, pathlib, holdfast.index; holdfast.index.Index.open(pathlib.Path(sys.argv[1]), 'store', b'this boot')"
+    )
+    ended = subprocess.run([sys.executable, "-c", opening, str(path)], stderr=subprocess.DEVNULL, check=False)
+    assert -ended.returncode in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
+    renewed = reopen(path).renewed
+    assert renewed is not None
+    assert renewed.startswith("damaged: ")
+    assert reopen(path).renewed is None
+
+
+@pytest.mark.promise("index-damaged")
+def test_what_proves_damage_while_the_daemon_runs_is_believed_at_the_next_start(path: Path) -> None:
+    """Gain: the end was in order, and so each daemon ran into the same damage."""
+    index = begin(path, entries=5000)
+    out_of_order(path / "data.mdb")
+    with pytest.raises(lmdb.CorruptedError):
+        list(index.entries.scan())
+    index.close()
+    assert reopen(path).renewed == "damaged: its records are not in the order of their keys"
+
+
+def test_an_intact_index_that_is_doubted_is_kept(path: Path, verified: list[Path]) -> None:
+    begin(path, entries=1000).close()
+    (path / "doubted").touch()
+    index = Index.open(path, "store", BOOT)
+    assert (index.renewed, index.entries.count(), len(verified)) == (None, 1000, 1)
+    assert not (path / "doubted").exists()
+    index.close()
+
+
+def test_a_directory_in_the_place_of_the_note_has_each_start_verify(path: Path, verified: list[Path]) -> None:
+    begin(path, entries=1000).close()
+    (path / "doubted").mkdir()
+    assert [reopen(path).renewed for _ in range(2)] == [None, None]
+    assert len(verified) == 2
+
+
+def test_where_the_note_can_not_be_written_the_index_is_verified(
+    path: Path, verified: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(path).close()
+    monkeypatch.setattr(Doubt, "note", lambda _: False)
+    assert reopen(path).renewed is None
+    assert len(verified) == 1
+
+
+def test_a_database_that_has_lost_its_name_is_damage(path: Path) -> None:
+    """One bit, and a new and empty one was made in its place, without a look at any file."""
+    begin(path, entries=1000).close()
+    replace_key(path / "data.mdb", b"entries", b"dntries")
+    assert reopen(path).renewed == "damaged: a database has another name"
+
+
+def test_an_index_of_an_earlier_version_is_kept(path: Path) -> None:
+    """Those had databases that there are no more, and lacked others."""
+    begin(path).close()
+    with lmdb.open(str(path), max_dbs=8) as environment:
+        environment.open_db(b"deletions")
+        with environment.begin(write=True) as transaction:
+            transaction.drop(environment.open_db(b"versions-to-delete", txn=transaction))
+    assert reopen(path).renewed is None
 
 
 def test_the_last_index_that_was_moved_aside_is_the_one_that_is_kept(path: Path) -> None:

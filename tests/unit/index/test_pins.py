@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -55,4 +57,40 @@ def test_a_damaged_file_is_moved_aside(file: Path) -> None:
     assert Pins(file).all() == []
     assert file.with_name("pins.old").exists()
     Pins(file).add(b"blobs")
+    assert Pins(file).all() == [b"blobs"]
+
+
+def test_a_directory_in_the_place_of_the_file_is_moved_aside(tmp_path: Path) -> None:
+    """Nobody could start a daemon, and the error said to move the whole index away."""
+    (tmp_path / "pins" / "deep").mkdir(parents=True)
+    index = Index.open(tmp_path, "store")
+    assert index.pins.all() == []
+    assert (tmp_path / "pins.old" / "deep").is_dir()
+    index.pins.add(b"blobs")
+    index.close()
+    assert Pins(tmp_path / "pins").all() == [b"blobs"]
+
+
+def test_a_file_that_the_disk_can_not_read_is_moved_aside(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Pins(file).add(b"blobs")
+
+    def fail(_: Path) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", fail)
+        assert Pins(file).all() == []
+    assert file.with_name("pins.old").exists()
+
+
+def test_a_file_that_can_not_be_opened_now_stays(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Pins(file).add(b"blobs")
+
+    def fail(_: Path) -> bytes:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", fail)
+        with pytest.raises(OSError, match="Too many open files"):
+            Pins(file)
     assert Pins(file).all() == [b"blobs"]
