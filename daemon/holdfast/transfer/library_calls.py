@@ -25,6 +25,7 @@ import trio
 
 from holdfast.errors import RemoteUnavailableError
 from holdfast.remote import CallLife
+from holdfast.system.thread_calls import soon_here
 
 ASKING_USER: ContextVar[int] = ContextVar("asking user", default=0)
 """The user id for whom a task works; 0: root, or the daemon itself."""
@@ -140,7 +141,7 @@ class LibraryCalls:
             )
         await slots.acquire()
         call = _Call(function, slots, self._came_back)
-        call.start(kind)
+        call.start()
         self._running.add(call)
         if not self._is_watching:
             self._is_watching = True
@@ -199,15 +200,15 @@ class _Call(Generic[_T]):
         self._function: Callable[[], _T] | None = function
         self._slots = slots
         self._came_back = came_back
-        self._token = trio.lowlevel.current_trio_token()
+        self._soon = soon_here()
         self._result: list[_T] = []
         self._problem: BaseException | None = None
 
-    def start(self, kind: str) -> None:
+    def start(self) -> None:
         """Begin the call. Without a thread for it, give the slot back and raise the error."""
         context = copy_context()
         try:
-            trio.lowlevel.start_thread_soon(lambda: context.run(self._work), self._deliver, kind)
+            trio.lowlevel.start_thread_soon(lambda: context.run(self._work), self._deliver)
         except BaseException:
             self._slots.release()
             raise
@@ -249,4 +250,4 @@ class _Call(Generic[_T]):
     def _deliver(self, result: object) -> None:
         del result
         with suppress(trio.RunFinishedError):  # the daemon has ended meanwhile
-            self._token.run_sync_soon(self._came_back, self)
+            self._soon(self._came_back, self)

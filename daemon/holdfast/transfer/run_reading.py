@@ -12,6 +12,7 @@ import trio
 from holdfast.digest import ChunkHasher, Fingerprint, Hasher, chunk_count
 from holdfast.errors import HoldfastError, ObjectChangedError, RemoteUnavailableError
 from holdfast.remote import ObjectBody, ObjectInfo, RemoteStore
+from holdfast.system.thread_calls import soon_here
 from holdfast.transfer.partial_fetch import PartialFetch, PartRun
 
 Arrived = Callable[[int, Fingerprint, ObjectInfo], None]
@@ -24,14 +25,14 @@ class Arrivals:
     def __init__(self, fetch: PartialFetch, run: PartRun) -> None:
         self._fetch = fetch
         self._run = run
-        self._token = trio.lowlevel.current_trio_token()
+        self._soon = soon_here()
         self._corrupt: list[int] = []
         self._problem: HoldfastError | None = None
 
     def tell(self, part: int, found: Fingerprint, info: ObjectInfo) -> None:
         """Tell of a part, from the thread. The event loop knows of it before it knows that the thread has ended."""
         with suppress(trio.RunFinishedError):  # the daemon has ended meanwhile
-            self._token.run_sync_soon(self._note, part, found, info)
+            self._soon(self._note, part, found, info)
 
     def _note(self, part: int, found: Fingerprint, info: ObjectInfo) -> None:
         fetch = self._fetch

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import select
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,6 +28,7 @@ import pyfuse3
 import trio
 
 from holdfast.kernel import Connection
+from holdfast.system.thread_calls import without_trios_task
 
 _DESCRIPTORS = Path("/proc/self/fdinfo")
 _SLICE_SECONDS = 0.001  # far above a request's 20 µs, far below what users notice
@@ -56,29 +57,30 @@ async def served_when_idle(connection: Connection) -> AsyncIterator[Readiness]:
             yield trio.lowlevel
             return
         os.eventfd_read(handed_over)
-        service = _IdleService(connection, events, handed_over)
-        trio.lowlevel.add_instrument(service)
-        try:
-            yield service
-        finally:
-            with suppress(KeyError):  # trio has removed it after an error
-                trio.lowlevel.remove_instrument(service)
+        with without_trios_task(events) as calls:
+            service = _IdleService(connection, events, handed_over, calls.wake)
+            trio.lowlevel.add_instrument(service)
+            try:
+                yield service
+            finally:
+                with suppress(KeyError):  # trio has removed it after an error
+                    trio.lowlevel.remove_instrument(service)
     finally:
         os.close(handed_over)
 
 
 class _IdleService(trio.abc.Instrument):
     """Serves the mount whenever the event loop is about to wait on ``events``. Other requests are signalled by
-    ``handed_over``.
+    ``handed_over``; ``wake`` ends a wait on ``events``.
 
     Trio removes an instrument that raises. From then on pyfuse3's workers wait for the mount themselves.
     """
 
-    def __init__(self, connection: Connection, events: int, handed_over: int) -> None:
+    def __init__(self, connection: Connection, events: int, handed_over: int, wake: Callable[[], None]) -> None:
         self._connection = connection
         self._events = events
         self._handed_over = handed_over
-        self._token = trio.lowlevel.current_trio_token()
+        self._wake = wake
         self._has_begun = False
         self._has_ended = False
         self.task_scheduled = connection.interrupt  # type: ignore[assignment, method-assign]
@@ -109,14 +111,10 @@ class _IdleService(trio.abc.Instrument):
             os.eventfd_write(self._handed_over, 1)  # the worker waiting there checks the mount, then waits for it
             raise
         if is_over and timeout > 0:
-            self._token.run_sync_soon(_wake, idempotent=True)
+            self._wake()
 
     def _end(self) -> None:
         self._has_ended, self._has_begun = True, False
-
-
-def _wake() -> None:
-    """Do nothing: the call itself has woken the loop."""
 
 
 class _Finder(trio.abc.Instrument):
