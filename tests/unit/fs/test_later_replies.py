@@ -15,7 +15,7 @@ from holdfast.fs.fuse.later_replies import LaterReplies
 from holdfast.fs.fuse.request_observer import Request, RequestObserver
 from holdfast.fs.inodes.caller import Caller
 from holdfast.kernel import Connection, Opcode
-from holdfast.telemetry import OBSERVED, SLOW_NS, Counters
+from holdfast.telemetry import OBSERVED, SLOW_NS, Counters, Notes
 
 _NUMBER, _PID, _UID = 7, 4711, 1000
 _FLUSH = Request(Opcode.FLUSH, _NUMBER, 1, b"", Caller(_UID, _UID, _PID))
@@ -128,6 +128,48 @@ async def test_running_ends_when_all_have_their_replies(replies: _Replies) -> No
         await trio.testing.wait_all_tasks_blocked()
         assert replies.connection.replies == []
         go_on.set()
+
+
+async def test_a_task_that_is_done_replies_to_the_next_request(replies: _Replies) -> None:
+    tasks: list[trio.lowlevel.Task] = []
+    noted: list[Notes | None] = []
+
+    async def work() -> bytes:
+        tasks.append(trio.lowlevel.current_task())
+        noted.append(OBSERVED.get())
+        await trio.lowlevel.checkpoint()
+        return b""
+
+    async with replies.later.running():
+        for _ in range(2):
+            replies.later.begin(_FLUSH, work())
+            await trio.testing.wait_all_tasks_blocked()
+        for _ in range(20):
+            replies.later.begin(_FLUSH, work())
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(20):
+            replies.later.begin(_FLUSH, work())
+    assert len(replies.connection.replies) == 42
+    assert tasks[0] is tasks[1]
+    assert len(set(tasks[2:22])) == 20, "each request that is under way has a task of its own"
+    assert len(set(tasks[22:]) - set(tasks[:22])) == 20 - 16, "so many wait for one"
+    assert len(set(map(id, noted))) == 42, "and notes of its own"
+
+
+async def test_tasks_that_wait_for_a_request_can_be_cancelled(replies: _Replies) -> None:
+    async def work() -> bytes:
+        return b""
+
+    with trio.CancelScope() as scope:
+        async with replies.later.running():
+            replies.later.begin(_FLUSH, work())
+            await trio.testing.wait_all_tasks_blocked()
+            scope.cancel()
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+    async with replies.later.running():
+        replies.later.begin(_FLUSH, work())
+    assert len(replies.connection.replies) == 2
 
 
 async def test_slow_and_watched_requests_are_shown_with_both_names(

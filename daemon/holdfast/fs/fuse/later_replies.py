@@ -1,6 +1,7 @@
-"""Replies that come later, past pyfuse3: requests that had to wait, each finished by a task of its own, and turns for them.
+"""Replies that come later, past pyfuse3: requests that had to wait, each finished by a task, and turns for them.
 
-pyfuse3 would parse such a request again and pass it to one of its workers, which costs about 100 µs of processor time.
+pyfuse3 would parse such a request again and pass it to one of its workers, which costs about 100 µs of processor time. To
+begin a task and end it takes a quarter of that, so a task that is done waits for the next request.
 An fsync of a file that is not sent takes no task either: a thread syncs and replies on its own (``Syncs``).
 
 How many requests of one user wait for a store, a disk or a lock at the same time is limited: each takes a task, and its
@@ -37,31 +38,71 @@ from holdfast.transfer import ASKING_USER
 
 _MOST_WAITING = 1024
 _MOST_SYNCS = 64
+_MOST_IDLE = 16
+"""The number of tasks that wait for a request. More are there only while more requests are under way."""
 _NO_TURN = nullcontext()
 
 
+_Work = Coroutine[Any, Any, bytes | int | None]
+_Reply = tuple[int, _Work, Observation]
+
+
 class LaterReplies:
-    """Starts a task for each request that is to be replied to later."""
+    """Has a task for each request that is to be replied to later."""
 
     def __init__(self, connection: Connection, observer: RequestObserver, counters: Counters) -> None:
         self._connection = connection
         self._observer = observer
         self._counters = counters
         self._tasks: trio.Nursery | None = None
+        self._most_idle = 0
+        self._idle: list[trio.lowlevel.Task] = []
+        """The tasks that wait for a request."""
+        self._begun: deque[_Reply] = deque()
+        """The replies that tasks which have waited are about to make."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Allow tasks while the context lasts. It ends when all requests have their replies."""
         async with trio.open_nursery() as self._tasks:
-            yield
+            self._most_idle = _MOST_IDLE
+            try:
+                yield
+            finally:
+                self._most_idle = 0
+                while self._idle:
+                    trio.lowlevel.reschedule(self._idle.pop())
 
-    def begin(self, request: Request, work: Coroutine[Any, Any, bytes | int | None]) -> bool:
+    def begin(self, request: Request, work: _Work) -> bool:
         """Reply to ``request`` with the body or errno that ``work`` returns, or the errno of its error. Returns True."""
         assert self._tasks is not None, "requests are answered while the session serves"
-        self._tasks.start_soon(self._reply, request.unique, work, self._observer.begin_later(request))
+        reply = request.unique, work, self._observer.begin_later(request)
+        if self._idle:
+            self._begun.append(reply)
+            trio.lowlevel.reschedule(self._idle.pop())
+        else:
+            self._tasks.start_soon(self._reply_to_all, reply)
         return True
 
-    async def _reply(self, request: int, work: Coroutine[Any, Any, bytes | int | None], observation: Observation) -> None:
+    async def _reply_to_all(self, reply: _Reply | None) -> None:
+        """Make a reply, then those of later requests, until there are enough tasks without this one."""
+        while reply is not None:
+            await self._reply(*reply)
+            reply = await self._next() if len(self._idle) < self._most_idle else None
+
+    async def _next(self) -> _Reply | None:
+        """Wait for a request; None if there will be none."""
+        task = trio.lowlevel.current_task()
+
+        def leave(_: object) -> trio.lowlevel.Abort:
+            self._idle.remove(task)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._idle.append(task)
+        await trio.lowlevel.wait_task_rescheduled(leave)
+        return self._begun.popleft() if self._begun else None
+
+    async def _reply(self, request: int, work: _Work, observation: Observation) -> None:
         OBSERVED.set(observation.notes)
         try:
             answer = await marked(work, self._connection.executing, request)
