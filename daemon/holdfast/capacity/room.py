@@ -26,7 +26,7 @@ from holdfast.index import Entry, EntryState, Index
 from holdfast.store import NO_ROOM, Space
 from holdfast.system.file_id import FileId
 from holdfast.system.waits import before_waiting
-from holdfast.telemetry import Counters, EventLog
+from holdfast.telemetry import Counters, EventLog, JoinedEvents
 from holdfast.telemetry.wakeups import sleep_within
 from holdfast.transfer import CachedCopies
 
@@ -71,6 +71,7 @@ class Room:
         self._index = index
         self._copies = copies
         self._events = events
+        self._evicted = JoinedEvents(events, "evicted", trio.current_time)
         self._counters = counters
         self._lock = trio.Lock()
         self._vain_until = 0.0
@@ -294,7 +295,7 @@ class Room:
         if problems:
             _log.warning("can't remove copies from the disk (%d), the last one: %s", len(problems), problems[-1])
         if freed.files:
-            self._events.emit("evicted", bytes=freed.size_bytes, inodes=freed.files)
+            self._evicted.add(bytes=freed.size_bytes, inodes=freed.files)
         return freed
 
     def _evict(self, candidate: Candidate, freed: Space, *, with_directory: bool) -> Space:
@@ -330,12 +331,16 @@ class Room:
 
     async def run(self) -> None:
         """Keep the reserve free until cancelled."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch)
-            while True:
-                await sleep_within(_CHECK_SECONDS)
-                await self.disk.answers()
-                await self._keep_reserve()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch)
+                while True:
+                    await sleep_within(_CHECK_SECONDS)
+                    await self.disk.answers()
+                    await self._keep_reserve()
+                    self._evicted.tell()
+        finally:
+            self._evicted.tell(all_of_it=True)
 
     async def _watch(self) -> None:
         """Look at the disk as often as writers that pass the daemon by make it necessary."""

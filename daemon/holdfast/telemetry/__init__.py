@@ -1,7 +1,7 @@
 """Telemetry: events for people, counters for machines. A leaf: of Holdfast it imports only errors and text."""
 
 from holdfast.telemetry.counters import Counters
-from holdfast.telemetry.events import Event, EventLog, RareEvents
+from holdfast.telemetry.events import Event, EventLog, JoinedEvents, RareEvents
 from holdfast.telemetry.latencies import Histogram, Latencies
 from holdfast.telemetry.loop_lag import LoopLag
 from holdfast.telemetry.metrics import MetricsPage

@@ -147,6 +147,33 @@ def _subject(fields: Mapping[str, str | int | float | bool]) -> Subject:
     return "/".join(str(fields.get("path", "")).split("/")[:2])
 
 
+class JoinedEvents:
+    """Emits events of one kind that come in series: the first at once, and what follows it together, once a minute.
+
+    ``clock`` returns seconds.
+    """
+
+    def __init__(self, events: EventLog, kind: str, clock: Callable[[], float]) -> None:
+        self._events = events
+        self._kind = kind
+        self._clock = clock
+        self._told = -_RARELY_SECONDS
+        self._untold: Counter[str] = Counter()
+
+    def add(self, **amounts: int) -> None:
+        """Emit an event with these amounts, or add them to those that the next one will have."""
+        self._untold.update(amounts)
+        self.tell()
+
+    def tell(self, *, all_of_it: bool = False) -> None:
+        """Emit what was held back long enough; ``all_of_it``: also what was not."""
+        now = self._clock()
+        if self._untold and (all_of_it or now - self._told >= _RARELY_SECONDS):
+            self._events.emit(self._kind, **self._untold)
+            self._untold.clear()
+            self._told = now
+
+
 class RareEvents:
     """Emits events that a user can cause at will, but not two with the same kind and fields within a minute.
 

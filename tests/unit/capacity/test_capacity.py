@@ -650,8 +650,12 @@ async def test_a_writer_passes_the_daemon_by_only_while_it_need_not_evict_for_it
         assert not room.may_pass_by()  # what is not free yet can be waited for
         files.deleted = NOTHING
         assert room.may_pass_by()
-        assert [event.kind for event in events.since(0)] == ["evicted", "evicted"]
+        assert [event.kind for event in events.since(0)] == ["evicted"]
         nursery.cancel_scope.cancel()
+    assert [event.fields for event in events.since(0)] == [
+        {"bytes": 50 * 10**6, "inodes": 5},
+        {"bytes": 30 * 10**6, "inodes": 3},
+    ]
 
 
 async def test_who_waits_until_the_disk_is_free_keeps_nobody_from_evicting(
