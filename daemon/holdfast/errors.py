@@ -64,6 +64,13 @@ class MountpointBusyError(MountpointError, code="mountpoint-busy", errno=_errno.
     """Somebody else has mounted there, or uses what is mounted."""
 
 
+class OutputError(HoldfastError, code="output"):
+    """What a command prints can't be written."""
+
+    def __init__(self, problem: OSError) -> None:
+        super().__init__(f"the output can't be written: {problem.strerror}")
+
+
 class FuseUnavailableError(HoldfastError, code="fuse-unavailable", errno=_errno.ENODEV):
     """This machine or container has no usable ``/dev/fuse``."""
 
@@ -90,6 +97,10 @@ class StoreInUseError(HoldfastError, code="store-in-use", errno=_errno.EBUSY):
 
 class DaemonUnreachableError(HoldfastError, code="daemon-unreachable", errno=_errno.ECONNREFUSED):
     """No daemon answers on the control socket."""
+
+
+class DaemonSilentError(DaemonUnreachableError, code="daemon-silent"):
+    """A daemon holds the control socket, and does not answer."""
 
 
 class SocketForbiddenError(DaemonUnreachableError, code="socket-forbidden", errno=_errno.EACCES):

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from typer.main import get_command
 from holdfast.cli import app as command
 from holdfast.cli.app import app
 from holdfast.cli.exit_status import HINTS, ExitStatus
+from holdfast.control import unix_http
 from tests.support.daemons.node import Node
 from tests.support.users.privileges import as_nobody
 
@@ -79,6 +81,7 @@ NOT_THERE = {
     "checkpoint verify": ["{ck}/none"],
     "evict": ["{none}"],
     "flush": ["{none}"],
+    "holdings": ["{none}"],
     "ls": ["{none}"],
     "pin": ["{none}"],
     "prefetch": ["{none}"],
@@ -88,6 +91,29 @@ NOT_THERE = {
     "verify": ["{none}"],
     "why": ["{none}"],
     "workdir release": ["--role", "worker", "--id", "none"],
+}
+
+
+HAS_NO_DAEMON = {"config show", "doctor"}
+GOES_ON = {
+    "events": ["--follow"],
+    "stats": [],
+    "trace": ["{ck}"],
+    "checkpoint execute": ["20260101-000000-abcdef"],
+    "restart": [],
+    "drain": [],
+    "ui": ["--no-open"],
+}
+NO_NUMBERS = {
+    "checkpoint rewind": ("--idle", ["{ck}/query", "--to", "0"]),
+    "checkpoint sweep": ("--grace", ["{ck}"]),
+    "drain": ("--timeout", []),
+    "flush": ("--timeout", ["--all"]),
+    "keeper": ("--abandon", ["{none}"]),
+    "profile": ("--seconds", []),
+    "stats": ("--interval", []),
+    "trace": ("--slower-than", ["{ck}"]),
+    "wait": ("--timeout", []),
 }
 
 
@@ -261,3 +287,51 @@ def test_nobody_is_told_that_it_is_a_matter_of_rights(node: Node, capfd: pytest.
 
     as_nobody(ask)
     assert json.loads(capfd.readouterr().err)["error"]["code"] == "socket-forbidden"
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-1", "1e12", "soon", ""])
+@pytest.mark.parametrize("verb", NO_NUMBERS)
+def test_a_length_of_time_that_is_none_is_told_on_one_line(verb: str, number: str, tmp_path: Path) -> None:
+    option, arguments = NO_NUMBERS[verb]
+    given = [each.format(ck="/mnt/checkpoints", none=tmp_path) for each in arguments]
+    result = run(*verb.split(), *given, option, number, "--json", socket=tmp_path / "none.sock")
+    if verb == "keeper":  # it has no --json
+        result = run(*verb.split(), *given, option, number, socket=tmp_path / "none.sock")
+        assert (result.returncode, result.stdout) == (ExitStatus.USAGE, "")
+        assert f"{number!r} is no number from 0 to 1,000,000,000" in " ".join(result.stderr.split())
+        return
+    error = error_of(result)
+    assert (error["code"], error["status"]) == ("usage", ExitStatus.USAGE)
+    assert f"'{option}': {number!r} is no number from " in str(error["message"])
+
+
+def test_no_verb_waits_for_a_daemon_that_is_stopped(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unix_http, "_QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(unix_http, "_LIFE_SECONDS", 0.2)
+    asked = {verb: arguments for verb, arguments in (ARGUMENTS | GOES_ON).items() if verb not in HAS_NO_DAEMON}
+    asked["wait"] = ["--timeout", "0"]
+    pid = node.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for verb, arguments in asked.items():
+            result = run(*verb.split(), *filled(arguments, node), "--json", socket=node.socket)
+            error = error_of(result)
+            assert (verb, error["code"], error["status"]) == (verb, "daemon-silent", ExitStatus.NO_DAEMON)
+            assert f"it is stopped (SIGSTOP, or a debugger); 'kill -CONT {pid}' lets it go on" in str(error["message"])
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_mount_whose_daemon_is_stopped_is_taken_away_at_once(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unix_http, "_QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(unix_http, "_LIFE_SECONDS", 0.2)
+    pid = node.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        result = run("umount", "--lazy", node.mountpoint, socket=node.socket)
+        assert result.returncode == 0
+        assert result.stdout.startswith(f"unmounted {node.mountpoint}\n")
+        assert result.stderr.startswith(f"holdfast: warning: its end is not waited for: the daemon {pid} behind ")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    node.wait_end()

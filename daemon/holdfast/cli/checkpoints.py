@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute, asking_client
+from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute, asking_client, number
 from holdfast.cli.output import moment, print_found, print_json, print_table, say, size
 from holdfast.cli.progress import bar, waiting
 from holdfast.control.client import ControlClient
@@ -18,6 +19,7 @@ from holdfast.errors import ConfigurationError
 app = typer.Typer(help="Checkpoints of Spark, Flink and Holdfast.", no_args_is_help=True)
 
 SHOWN = 20
+_PLAN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 REWIND = "rewind"
 _NONE = SweepProgress(done=0, total=0, removed=0, removed_bytes=0, gone=0, in_use=0)
 
@@ -81,14 +83,22 @@ def sweep(
     root: Root,
     dry_run: DryRun = False,
     grace: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Remove nothing younger than this; default: sweep.grace_seconds.")
+        float | None,
+        typer.Option(
+            parser=number(), metavar="SECONDS", help="Remove nothing younger than this; default: sweep.grace_seconds."
+        ),
     ] = None,
     abandoned: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="How long a checkpoint may be in progress; default: sweep.abandoned_seconds."),
+        typer.Option(
+            parser=number(),
+            metavar="SECONDS",
+            help="How long a checkpoint may be in progress; default: sweep.abandoned_seconds.",
+        ),
     ] = None,
     min_batches: Annotated[
-        int | None, typer.Option(metavar="NUMBER", help="Spark's minBatchesToRetain; default: sweep.min_batches_to_retain.")
+        int | None,
+        typer.Option(min=0, metavar="NUMBER", help="Spark's minBatchesToRetain; default: sweep.min_batches_to_retain."),
     ] = None,
     yes: Yes = False,
     show_all: All = False,
@@ -141,7 +151,8 @@ def execute(
 ) -> None:
     """Execute a plan, or the rest of an interrupted one. Refused if the store has changed since the plan was made."""
     with ControlClient(socket) as daemon:
-        found = daemon.submit(_content(Path(plan))) if Path(plan).is_file() else daemon.plan(plan, 0)
+        is_file = not _PLAN_ID.fullmatch(plan) and Path(plan).is_file()  # this directory may be in a mount that hangs
+        found = daemon.submit(_content(Path(plan))) if is_file else daemon.plan(plan, 0)
         _execute(daemon, found, at_once=False, as_json=as_json)
 
 

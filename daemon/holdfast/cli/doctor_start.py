@@ -38,6 +38,11 @@ def checks(
         yield "configuration", lambda: iter([finding])
         return
     settings = loaded.config
+    if config is None and "HOLDFAST_CONFIG" not in os.environ and not _is_of(settings, socket):
+        yield "configuration", partial(_of_another, loaded, socket)
+        if tells_of_mounts:
+            yield "daemon", lambda: _daemon(socket, "")
+        return
     stores = {name: _opened(loaded, name) for name in settings.mounted_stores}
     yield "configuration", lambda: _start(loaded, has_stores=not any(isinstance(s, HoldfastError) for s in stores.values()))
     yield "rights", lambda: _rights(settings)
@@ -48,6 +53,23 @@ def checks(
         yield "zones", lambda: _not_configured(settings)
     if tells_of_mounts:
         yield "daemon", lambda: _daemon(socket, settings.mount.mountpoint)
+
+
+def _is_of(settings: Config, socket: Path) -> bool:
+    """Say whether a daemon with these settings would listen on ``socket``, or on the other one beside it."""
+    return Path(settings.control.socket).parent == socket.absolute().parent
+
+
+def _of_another(loaded: LoadedConfig, socket: Path) -> Iterator[Finding]:
+    """Report that the configuration found here is not that of the daemon which is asked about: its store is another."""
+    own = loaded.config.control.socket
+    found = (
+        f"{loaded.file or 'the defaults'}: control.socket is {own}; not checked, because the daemon at {socket} has another "
+        "configuration, and another store"
+    )
+    yield Finding(
+        "configuration", "warn", found, f"holdfast doctor --socket {socket} --config FILE, with that daemon's file"
+    )
 
 
 def _start(loaded: LoadedConfig, *, has_stores: bool) -> Iterator[Finding]:

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli import standby_rows
+from holdfast.cli.exit_status import ExitStatus, exit_status
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute
 from holdfast.cli.output import moment, print_found, print_json, say, size, warn
 from holdfast.cli.progress import waiting
-from holdfast.control.client import ControlClient
+from holdfast.control.client import ControlClient, RefusedError
 from holdfast.control.messages import HeldQueryInfo, HoldingsInfo, HoldingsReply
 
 _COLUMNS = ("node", "query", "operator", "partitions", "newest version", "bytes", "as of")
@@ -38,6 +39,8 @@ def holdings(
     """
     with ControlClient(socket) as daemon, waiting("asking the stores", as_json=as_json):
         found = daemon.holdings(absolute(path) if path else None, all_nodes=all_nodes or affinity or standbys)
+        if path and not affinity and not any(node.queries for node in found.nodes):
+            _check_exists(daemon, absolute(path))
     if affinity:
         print_json({"nodeAffinity": _affinity(found)})
         for problem in found.problems:
@@ -48,6 +51,19 @@ def holdings(
     if not as_json:
         for problem in found.problems:
             say(problem)
+
+
+def _check_exists(daemon: ControlClient, path: str) -> None:
+    """Raise ``RefusedError`` if nothing is at ``path``: a misspelt name is an error, and no query without state.
+
+    If the store does not answer nobody knows, and the holdings tell of that. An affinity may be asked for before a query has
+    ever run.
+    """
+    try:
+        daemon.entry(path)
+    except RefusedError as problem:
+        if exit_status(problem) is ExitStatus.NOT_THERE:
+            raise
 
 
 def _affinity(found: HoldingsReply) -> dict[str, Any]:

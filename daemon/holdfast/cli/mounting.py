@@ -18,7 +18,7 @@ import typer
 
 from holdfast import extras
 from holdfast.cli import kernel_advice
-from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Settings, Socket
+from holdfast.cli.options import DEFAULT_SOCKET, ConfigFile, Json, Settings, Socket, number
 from holdfast.cli.output import print_json, say, warn
 from holdfast.cli.progress import waiting
 from holdfast.cli.unmounting import tell_unsent, wait_end
@@ -127,7 +127,7 @@ def _warn_of_left_behind() -> None:
 def keeper(
     directory: Annotated[Path, typer.Argument(help="A directory of the keeper's own, as in /run/holdfast/keeper.")],
     abandon: Annotated[
-        float, typer.Option(metavar="SECONDS", help="How long it holds a mount for which no daemon comes.", min=0)
+        float, typer.Option(parser=number(), metavar="SECONDS", help="How long it holds a mount for which no daemon comes.")
     ] = ABANDON_SECONDS,
 ) -> None:
     """Hold the mount of a daemon in another pod.

@@ -28,7 +28,7 @@ def status(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
 
 def events(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new events.")] = False,
-    since: Annotated[int, typer.Option(help="Only events after this number.")] = 0,
+    since: Annotated[int, typer.Option(min=0, max=10**18 - 1, help="Only events after this number.")] = 0,
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:

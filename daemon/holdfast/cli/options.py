@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,24 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A setting, as in cache.max_bytes=20GiB; may be given several times."),
 ]
+
+LONGEST_SECONDS = 1e9
+"""The longest time that can be given: 31 years. As nanoseconds it is still a number of 64 bits."""
+
+
+def number(least: float = 0.0, most: float = LONGEST_SECONDS) -> Callable[[str | float], float]:
+    """Return the parser of a number within bounds. Click's own takes "nan" for one, which is in no order to any bound."""
+
+    def parsed(text: str | float) -> float:
+        try:
+            found = float(text)
+        except ValueError:
+            found = float("nan")
+        if not least <= found <= most:
+            raise typer.BadParameter(f"{text!r} is no number from {least:g} to {most:,.0f}")
+        return found
+
+    return parsed
 
 
 def asking_client(socket: Path, timeout_seconds: float = ANSWER_SECONDS) -> ControlClient:

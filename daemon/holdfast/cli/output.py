@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 import msgspec
@@ -19,6 +19,8 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.config.units import ByteSize
+from holdfast.errors import OutputError
+from holdfast.system import streams
 from holdfast.system.text import printable
 
 NOBODY_READS = 141
@@ -34,8 +36,19 @@ class _Console(Console):
 
 
 def _exit_unread() -> NoReturn:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in buffers must not fail at the exit
+    streams.drop(sys.stdout.fileno())
     raise SystemExit(NOBODY_READS)
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """End the command quietly if nobody reads what the block prints. Raises ``OutputError`` if it can't be written."""
+    try:
+        yield
+    except BrokenPipeError:
+        _exit_unread()
+    except OSError as problem:
+        raise OutputError(problem) from None
 
 
 console = _Console(highlight=False, soft_wrap=True, emoji=False)
@@ -43,31 +56,32 @@ console = _Console(highlight=False, soft_wrap=True, emoji=False)
 
 def say(sentence: str, style: str | None = None) -> None:
     """Print ``sentence`` on one line."""
-    console.print(printable(sentence), markup=False, style=style)
+    with writing():
+        console.print(printable(sentence), markup=False, style=style)
 
 
 def say_marked(mark: str, style: str, sentence: str) -> None:
     """Print ``mark`` in ``style`` and ``sentence`` on one line."""
-    console.print(Text(mark, style).append(printable(sentence), "default"))
+    with writing():
+        console.print(Text(mark, style).append(printable(sentence), "default"))
 
 
 def print_json(message: object) -> None:
     """Print a message, or a list of them, as JSON. Flushes, because readers of a stream wait for each message."""
     text = msgspec.json.format(msgspec.json.encode(message), indent=2).decode()
-    _write("\n".join(map(_escaped, text.split("\n"))) + "\n")
+    write("\n".join(map(_escaped, text.split("\n"))) + "\n")
 
 
 def print_json_line(message: object) -> None:
     """Print a message as JSON on one line, and flush, for readers of a stream."""
-    _write(_escaped(msgspec.json.encode(message).decode()) + "\n")
+    write(_escaped(msgspec.json.encode(message).decode()) + "\n")
 
 
-def _write(text: str) -> None:
-    try:
+def write(text: str) -> None:
+    """Print a text for programs as it is."""
+    with writing():
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
-        _exit_unread()
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str) -> None:
@@ -106,17 +120,22 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 def fail(message: str) -> None:
     """Print an error on one line of stderr."""
-    print(f"holdfast: {printable(message)}", file=sys.stderr)
+    _complain(f"holdfast: {printable(message)}")
 
 
 def warn(message: str) -> None:
     """Print a warning on one line of stderr."""
-    print(f"holdfast: warning: {printable(message)}", file=sys.stderr)
+    _complain(f"holdfast: warning: {printable(message)}")
 
 
 def fail_as_json(error: dict[str, str | int]) -> None:
     """Print an error as one line of JSON on stderr."""
-    print(_escaped(msgspec.json.encode({"error": error}).decode()), file=sys.stderr)
+    _complain(_escaped(msgspec.json.encode({"error": error}).decode()))
+
+
+def _complain(line: str) -> None:
+    with suppress(OSError):  # nobody can be told; the exit status tells
+        print(line, file=sys.stderr, flush=True)
 
 
 def size(size_bytes: int) -> str:
@@ -133,7 +152,15 @@ def moment(seconds: float | None) -> str:
     """Return a human-readable time; ``-`` for none."""
     if not seconds:
         return "-"
-    return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
+    return clock(seconds, "%Y-%m-%d %H:%M:%S")
+
+
+def clock(seconds: float, form: str) -> str:
+    """Return a time in a form of strftime(3); the number of seconds for a time that no calendar has, as files may bear."""
+    try:
+        return datetime.datetime.fromtimestamp(seconds).strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return f"@{seconds:.0f}"
 
 
 def duration(seconds: float) -> str:

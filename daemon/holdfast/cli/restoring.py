@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.checkpoints import SHOWN, All, DryRun, Yes, go_on
-from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute
+from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute, number
 from holdfast.cli.output import counted, print_json, print_table, say, size
 from holdfast.cli.progress import bar, waiting
 from holdfast.control.client import ControlClient
@@ -99,7 +99,9 @@ def rewind(
     path: Annotated[str, typer.Argument(metavar="PATH", help="The checkpoint location of a Spark query that does not run.")],
     to: Annotated[int | None, typer.Option("--to", metavar="N", help="The batch that is to be the newest.")] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Put back what the latest rewind has set aside.")] = False,
-    idle: Annotated[float, typer.Option(metavar="SECONDS", help="Refuse if anything was written within this time.")] = 300.0,
+    idle: Annotated[
+        float, typer.Option(parser=number(), metavar="SECONDS", help="Refuse if anything was written within this time.")
+    ] = 300.0,
     dry_run: DryRun = False,
     yes: Yes = False,
     show_all: All = False,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute
+from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute, number
 from holdfast.cli.output import print_json, say
 from holdfast.cli.progress import follow, waiting
 from holdfast.cli.standby_rows import uncovered_here
@@ -20,7 +20,9 @@ _LOOKS_EVERY_SECONDS = 2.0
 def flush(
     path: Annotated[str | None, typer.Argument(metavar="[PATH]", help="A file or directory in the mount.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Everything that is unsent on this node.")] = False,
-    timeout: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for the stores.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option(parser=number(), metavar="SECONDS", help="How long to wait for the stores.")
+    ] = 60.0,
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
@@ -39,7 +41,7 @@ def flush(
 
 def drain(
     timeout: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for stores and writers.")
+        float, typer.Option(parser=number(), metavar="SECONDS", help="How long to wait for stores and writers.")
     ] = 600.0,
     standbys: Annotated[
         bool, typer.Option("--standbys", help="Begin when each partition that runs here has a complete standby copy.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import time
 from collections.abc import Sequence
@@ -11,8 +10,8 @@ from typing import Annotated
 import typer
 from msgspec import structs
 
-from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket
-from holdfast.cli.output import latency, print_json_line, say, size
+from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, number
+from holdfast.cli.output import clock, latency, print_json_line, say, size
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import Sample
 
@@ -23,7 +22,9 @@ _LINES_OF_A_PAGE = 20
 
 
 def stats(
-    interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two lines.")] = 1.0,
+    interval: Annotated[
+        float, typer.Option(parser=number(0.1, 3600), metavar="SECONDS", help="Seconds between two lines.")
+    ] = 1.0,
     count: Annotated[int, typer.Option(min=0, help="End after so many lines; 0: at Ctrl-C.")] = 0,
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
@@ -34,17 +35,18 @@ def stats(
     """
     with ControlClient(socket) as daemon:
         try:
-            before = _now(daemon)
+            before, asked = _now(daemon), time.monotonic()
             for line in itertools.count() if count == 0 else range(count):
                 time.sleep(interval)
-                after = _now(daemon)
+                after, now = _now(daemon), time.monotonic()
+                figures = _figures(before, after, now - asked)
                 if as_json:
-                    print_json_line(_figures(before, after))
+                    print_json_line(figures)
                 else:
                     if line % _LINES_OF_A_PAGE == 0:
                         say(_row(_COLUMNS), "bold")
-                    say(_row(_cells(before, after)))
-                before = after
+                    say(_row(_cells(after, figures)))
+                before, asked = after, now
         except KeyboardInterrupt:
             return
 
@@ -53,9 +55,11 @@ def _now(daemon: ControlClient) -> Sample:
     return daemon.history(since=int(time.time()))[-1]
 
 
-def _figures(before: Sample, after: Sample) -> dict[str, float | int | None]:
-    """Return the rates between two samples, for each second, and the sizes at the later one."""
-    seconds = max(1e-3, after.time - before.time)
+def _figures(before: Sample, after: Sample, seconds: float) -> dict[str, float | int | None]:
+    """Return the rates between two samples, for each second, and the sizes at the later one.
+
+    ``seconds`` were between them: their own times are those of a clock that may be set.
+    """
     if after.operations < before.operations:  # another daemon, which counts from its own start
         before = structs.replace(before, **dict.fromkeys(_COUNTERS, 0), latencies=[])
 
@@ -85,11 +89,10 @@ def _within(before: Sample, after: Sample, share: float) -> float | None:
     return next(within, after.latencies[-1][0])
 
 
-def _cells(before: Sample, after: Sample) -> list[str]:
-    found = _figures(before, after)
+def _cells(after: Sample, found: dict[str, float | int | None]) -> list[str]:
     within = found["operation_seconds_99_percent"]
     return [
-        datetime.datetime.fromtimestamp(after.time).strftime("%H:%M:%S"),
+        clock(after.time, "%H:%M:%S"),
         *(f"{found['operations_per_second']:,.0f}", "-" if within is None else latency(within)),
         *(f"{found[name]:,.0f}" for name in ("hits_per_second", "misses_per_second")),
         *(size(round(found[name] or 0)) for name in ("fetched_bytes_per_second", "sent_bytes_per_second")),

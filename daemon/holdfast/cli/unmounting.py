@@ -12,16 +12,18 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket
-from holdfast.cli.output import counted, print_json, say
+from holdfast.cli.output import counted, print_json, say, warn
 from holdfast.cli.progress import waiting
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import Status
-from holdfast.errors import HoldfastError, NotMountedError
+from holdfast.errors import DaemonSilentError, HoldfastError, NotMountedError
 from holdfast.mount import covered_directory
 from holdfast.mount import mountpoint as mountpoints
 
 _STOP_SECONDS = 60.0
 _BEFORE_SIGTERM_SECONDS = 15.0
+_STATUS_SECONDS = 10.0
+"""The time limit for the status, which takes milliseconds: a daemon that hangs must not hold up its unmount."""
 
 
 def umount(
@@ -100,9 +102,12 @@ def _to_release(path: str) -> str:
 def _daemon_of(path: str, socket: Path) -> Status | None:
     """Return the status of the daemon behind ``socket`` if it is the one that mounted ``path``."""
     try:
-        with ControlClient(socket) as client:
+        with ControlClient(socket, _STATUS_SECONDS) as client:
             status = client.status()
-    except HoldfastError:  # the daemon itself may be at fault: unmount all the same
+    except DaemonSilentError as problem:  # the daemon itself may be at fault: unmount all the same
+        warn(f"its end is not waited for: {problem}")
+        return None
+    except HoldfastError:
         return None
     return status if status.mountpoint == mountpoints.real_path(path) else None
 
@@ -131,7 +136,10 @@ def wait_end(pid: int) -> None:
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(fd, signal.SIGTERM)
         if not _ends_within(fd, _STOP_SECONDS):
-            raise HoldfastError(f"the mount is gone, but the daemon {pid} has not ended {_STOP_SECONDS:.0f} s after SIGTERM")
+            raise HoldfastError(
+                f"the mount is gone, but the daemon {pid} has not ended {_STOP_SECONDS:.0f} s after SIGTERM; "
+                f"'kill -ABRT {pid}' ends it, and its log says where it hung"
+            )
     finally:
         os.close(fd)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import enum
 import sys
 import time
@@ -12,8 +11,8 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.activity import Activity, Groups, Processes, Tally
-from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute
-from holdfast.cli.output import console, count_of, latency, print_json, print_json_line, print_table, say, size
+from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, absolute, number
+from holdfast.cli.output import clock, console, count_of, latency, print_json, print_json_line, print_table, say, size
 from holdfast.cli.stats import stats
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import OperationInfo
@@ -54,7 +53,7 @@ def top(socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
 
 def profile(
     path: Annotated[str | None, typer.Argument(metavar="[PATH]", help="Only what is about this file or directory.")] = None,
-    seconds: Annotated[float, typer.Option(min=0.1, max=86_400, help="How long to watch.")] = 10.0,
+    seconds: Annotated[float, typer.Option(parser=number(0.1, 86_400), metavar="SECONDS", help="How long to watch.")] = 10.0,
     by: Annotated[By, typer.Option(help="What to add up by; place is the query or working directory.")] = By.OPERATION,
     most: Annotated[int, typer.Option("--top", min=1, help="How many rows to show, those with the most time first.")] = 20,
     socket: Socket = DEFAULT_SOCKET,
@@ -79,7 +78,9 @@ def profile(
 
 def trace(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A file or directory in the mount.")],
-    slower_than: Annotated[float, typer.Option(metavar="MILLISECONDS", min=0, help="Only what takes longer.")] = 0.0,
+    slower_than: Annotated[
+        float, typer.Option(parser=number(), metavar="MILLISECONDS", help="Only what takes longer.")
+    ] = 0.0,
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
@@ -155,7 +156,7 @@ def _as_message(by: str, key: str, tally: Tally) -> dict[str, object]:
 
 
 def _line(operation: OperationInfo, groups: Groups, processes: Processes) -> str:
-    at = datetime.datetime.fromtimestamp(operation.time).strftime("%H:%M:%S.%f")[:-3]
+    at = clock(operation.time, "%H:%M:%S.%f")[:-3]
     target = f" -> {groups.short(operation.target)}" if operation.target else ""
     words = [operation.error, operation.cache]
     if operation.fetched_bytes:

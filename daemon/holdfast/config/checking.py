@@ -18,6 +18,7 @@ from holdfast.config.units import ByteSize, FileMode, TcpAddress
 Key = tuple[str, ...]
 _SECRET_WORDS = ("secret", "passw", "passphrase", "token", "credential", "connection_string", "sas", "signature", "bearer")
 _SECRET_PARTS = {"auth", "authorization", "pwd"}
+_LARGE = 100_000
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}")
 
 
@@ -144,7 +145,7 @@ def _bounds(meta: msgspec.Meta) -> str:
     if meta.min_length:
         return " that is not empty"
     parts = [
-        f"{word} {bound:g}"
+        f"{word} {bound:g}" if bound < _LARGE else f"{word} {bound:,.0f}"
         for word, bound in (("above", meta.gt), ("of at least", meta.ge), ("up to", meta.le), ("below", meta.lt))
         if bound is not None
     ]

@@ -14,8 +14,9 @@ import msgspec
 
 from holdfast.config.units import ByteSize, FileMode, TcpAddress
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+_MOST = 1e9  # seconds: 31 years, which are a number of 64 bits also as nanoseconds
+Positive = Annotated[float, msgspec.Meta(gt=0, le=_MOST)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0, le=_MOST)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 NotEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 

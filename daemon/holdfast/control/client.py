@@ -2,49 +2,29 @@
 
 from __future__ import annotations
 
-import grp
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http import HTTPStatus
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import quote, urlencode
-
-import msgspec
 
 from holdfast.control import messages
-from holdfast.control.unix_http import ERRORS, UnixHttp, lines_of
-from holdfast.errors import ConfigurationError, DaemonUnreachableError, HoldfastError, SocketForbiddenError
+from holdfast.control.client_messages import ANSWER_SECONDS, Exchange, RefusedError
 
-_T = TypeVar("_T")
-_Query = Mapping[str, str | int | None]
-"""The parameters of a request; None is left out."""
+__all__ = ["ANSWER_SECONDS", "ControlClient", "RefusedError"]
+
 _PAGE = 1000  # entries: as many as the daemon gives at once
-ANSWER_SECONDS = 150.0
-"""The time that a client waits for an answer: a cache miss may wait for the store until its deadline."""
-
-
-class RefusedError(HoldfastError):
-    """The daemon refused the request; ``failure`` has its code and errno."""
-
-    def __init__(self, failure: messages.Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
 
 
 class ControlClient:
     """Connects to the daemon behind ``socket``. Every call raises ``RefusedError`` and ``DaemonUnreachableError``.
 
     With ``$HOLDFAST_MOUNT``, all paths are as in a pod that has the mount there.
-    ``timeout_seconds`` is how long the daemon may take to answer; plans and streams have no limit.
+    ``timeout_seconds`` is how long the daemon may take to answer. Plans and streams have no limit as long as it gives signs
+    of life; one that hangs is given up after half a minute.
     """
 
     def __init__(self, socket: Path | str, timeout_seconds: float = ANSWER_SECONDS) -> None:
-        self._socket = socket
-        self._timeout_seconds = timeout_seconds
         seen_at = os.environ.get("HOLDFAST_MOUNT")
-        self._http = UnixHttp(str(socket), {"Holdfast-Mount": seen_at} if seen_at else {})
+        self._daemon = Exchange(socket, timeout_seconds, {"Holdfast-Mount": seen_at} if seen_at else {})
 
     def __enter__(self) -> ControlClient:
         return self
@@ -54,29 +34,29 @@ class ControlClient:
 
     def close(self) -> None:
         """Close the connection."""
-        self._http.close()
+        self._daemon.close()
 
     def status(self) -> messages.Status:
         """Return the state of the daemon."""
-        return self._get("/v1/status", messages.Status)
+        return self._daemon.get("/v1/status", messages.Status)
 
     def restart(self) -> messages.Status:
         """Replace the daemon under its mount; return the state of the one that ends."""
-        return self._post("/v1/restart", messages.Message(), messages.Status)
+        return self._daemon.post("/v1/restart", messages.Message(), messages.Status)
 
     def reload(self) -> messages.ReloadInfo:
         """Let the daemon read its configuration again."""
-        return self._post("/v1/config/reload", messages.Message(), messages.ReloadInfo)
+        return self._daemon.post("/v1/config/reload", messages.Message(), messages.ReloadInfo)
 
     def check_configuration(self) -> messages.ReloadInfo:
         """Return what a reload would change. Raises ``RefusedError`` if a daemon could not start with the configuration."""
-        return self._get("/v1/config/check", messages.ReloadInfo)
+        return self._daemon.get("/v1/config/check", messages.ReloadInfo)
 
     def workdirs(self) -> list[messages.WorkdirInfo]:
         """Return all working directories, or those of this user if the socket is ``status.sock``. Asks page by page."""
-        found = page = self._get("/v1/workdirs", list[messages.WorkdirInfo], limit=_PAGE)
+        found = page = self._daemon.get("/v1/workdirs", list[messages.WorkdirInfo], limit=_PAGE)
         while len(page) >= _PAGE:
-            page = self._get("/v1/workdirs", list[messages.WorkdirInfo], after=page[-1].path, limit=_PAGE)
+            page = self._daemon.get("/v1/workdirs", list[messages.WorkdirInfo], after=page[-1].path, limit=_PAGE)
             found = found + page
         return found
 
@@ -87,7 +67,7 @@ class ControlClient:
         wanted = messages.AcquireRequest(
             role=role, id=resource_id, pid=pid, uid=uid, gid=gid, pid_namespace=_pid_namespace(), adopt=adopt
         )
-        return self._post("/v1/workdirs/acquire", wanted, messages.WorkdirInfo)
+        return self._daemon.post("/v1/workdirs/acquire", wanted, messages.WorkdirInfo)
 
     def acquire_for_volume(
         self, role: str, resource_id: str, volume: str, pod: str, owner: tuple[int, int]
@@ -95,58 +75,57 @@ class ControlClient:
         """Acquire, as root, a working directory for a volume of the pod ``pod``, until it is released."""
         uid, gid = owner
         wanted = messages.AcquireRequest(role=role, id=resource_id, pid=0, uid=uid, gid=gid, volume=volume, pod=pod)
-        return self._post("/v1/workdirs/acquire", wanted, messages.WorkdirInfo)
+        return self._daemon.post("/v1/workdirs/acquire", wanted, messages.WorkdirInfo)
 
     def release(self, role: str, resource_id: str, volume: str = "") -> messages.WorkdirInfo:
         """Release a working directory; with ``volume``, only if the volume with this id holds it."""
         wanted = messages.ReleaseRequest(role=role, id=resource_id, volume=volume)
-        return self._post("/v1/workdirs/release", wanted, messages.WorkdirInfo)
+        return self._daemon.post("/v1/workdirs/release", wanted, messages.WorkdirInfo)
 
     def entries(self, path: str) -> Iterator[messages.EntryInfo]:
         """Yield the entries of the directory ``path``, page by page."""
         after: str | None = ""
         while after is not None:
-            page = self._get("/v1/entries", messages.EntryPage, path=path, after=after)
+            page = self._daemon.get("/v1/entries", messages.EntryPage, path=path, after=after)
             yield from page.entries
             after = page.next
 
     def entry(self, path: str) -> messages.EntryInfo:
         """Return what is known about ``path``."""
-        return self._get("/v1/entry", messages.EntryInfo, path=path)
+        return self._daemon.get("/v1/entry", messages.EntryInfo, path=path)
 
     def usage(self, path: str) -> messages.CacheUsage:
         """Return what is cached at or below ``path``, by directory."""
-        return self._get("/v1/usage", messages.CacheUsage, path=path)
+        return self._daemon.get("/v1/usage", messages.CacheUsage, path=path)
 
     def history(self, since: int = 0) -> list[messages.Sample]:
         """Return the samples of the last day after ``since`` (seconds since the epoch), oldest first, and one of now."""
-        return self._get("/v1/history", list[messages.Sample], since=since)
+        return self._daemon.get("/v1/history", list[messages.Sample], since=since)
 
     def transfers(self) -> list[messages.TransferInfo]:
         """Return the transfers under way, oldest first, up to 200 each way."""
-        return self._get("/v1/transfers", list[messages.TransferInfo])
+        return self._daemon.get("/v1/transfers", list[messages.TransferInfo])
 
     def why(self, path: str) -> messages.Explanation:
         """Return why ``path`` is as it is."""
-        return self._get("/v1/why", messages.Explanation, path=path)
+        return self._daemon.get("/v1/why", messages.Explanation, path=path)
 
     def events(self, since: int = 0) -> list[messages.EventInfo]:
         """Return the events after number ``since``. Asks page by page."""
-        found = page = self._get("/v1/events", list[messages.EventInfo], since=since, limit=_PAGE)
+        found = page = self._daemon.get("/v1/events", list[messages.EventInfo], since=since, limit=_PAGE)
         while len(page) >= _PAGE:
-            page = self._get("/v1/events", list[messages.EventInfo], since=page[-1].number, limit=_PAGE)
+            page = self._daemon.get("/v1/events", list[messages.EventInfo], since=page[-1].number, limit=_PAGE)
             found = found + page
         return found
 
     def follow_events(self, since: int = 0) -> Iterator[messages.EventInfo]:
         """Yield the events after number ``since`` as they come, without end."""
         query = {"since": since}
-        return self._lines("/v1/events", messages.EventInfo, query, accept="text/event-stream", prefix=b"data: ")
+        return self._daemon.lines("/v1/events", messages.EventInfo, query, accept="text/event-stream", prefix=b"data: ")
 
     def metrics(self) -> str:
         """Return the metrics, in Prometheus's text format (``docs/metrics.md``)."""
-        status, content = self._ask("GET", "/metrics")
-        return content.decode() if status == HTTPStatus.OK else _decoded(status, content, str)
+        return self._daemon.text("/metrics")
 
     def watch_operations(self, path: str | None = None, min_microseconds: int = 0) -> Iterator[messages.OperationsInfo]:
         """Yield the kernel's requests as they are answered, without end: a list at once, then at least one each second.
@@ -155,185 +134,103 @@ class ControlClient:
         daemon processor time for each request; it stops when the iterator is closed.
         """
         query = {"min_microseconds": min_microseconds, "path": path}
-        return self._lines("/v1/operations", messages.OperationsInfo, query, accept="application/x-ndjson")
+        return self._daemon.lines("/v1/operations", messages.OperationsInfo, query, accept="application/x-ndjson")
 
     def report_batch(self, report: messages.BatchReport) -> None:
         """Tell the daemon of a batch of a streaming query."""
-        self._post("/v1/spark/batches/report", report, dict)
+        self._daemon.post("/v1/spark/batches/report", report, dict)
 
     def batches(self, query: str | None = None, since: int = 0) -> list[messages.BatchInfo]:
         """Return the batches that were reported after number ``since``, oldest first; of ``query`` only, if given."""
-        return self._get("/v1/spark/batches", list[messages.BatchInfo], since=since, query=query)
+        return self._daemon.get("/v1/spark/batches", list[messages.BatchInfo], since=since, query=query)
 
     def verify(self, path: str | None) -> Iterator[messages.Progress]:
         """Verify at or below ``path``; yield progress."""
-        return self._stream("/v1/verify", messages.PathRequest(path=path), messages.Progress)
+        return self._daemon.steps("/v1/verify", messages.PathRequest(path=path), messages.Progress)
 
     def prefetch(self, path: str) -> Iterator[messages.Progress]:
         """Fetch at or below ``path``; yield progress."""
-        return self._stream("/v1/prefetch", messages.PathRequest(path=path), messages.Progress)
+        return self._daemon.steps("/v1/prefetch", messages.PathRequest(path=path), messages.Progress)
 
     def evict(self, path: str) -> Iterator[messages.Progress]:
         """Evict at or below ``path``; yield progress."""
-        return self._stream("/v1/evict", messages.PathRequest(path=path), messages.Progress)
+        return self._daemon.steps("/v1/evict", messages.PathRequest(path=path), messages.Progress)
 
     def flush(self, path: str | None, timeout_seconds: float) -> Iterator[messages.Progress]:
         """Send what is unsent at or below ``path`` (None: everywhere); yield progress."""
-        return self._stream(
+        return self._daemon.steps(
             "/v1/flush", messages.FlushRequest(path=path, timeout_seconds=timeout_seconds), messages.Progress
         )
 
     def drain(self, timeout_seconds: float) -> Iterator[messages.Progress]:
         """Drain the node; yield progress."""
-        return self._stream("/v1/drain", messages.DrainRequest(timeout_seconds=timeout_seconds), messages.Progress)
+        return self._daemon.steps("/v1/drain", messages.DrainRequest(timeout_seconds=timeout_seconds), messages.Progress)
 
     def end_drain(self) -> None:
         """Let the node take new files for its stores again."""
-        list(self._stream("/v1/drain", messages.DrainRequest(undo=True), messages.Progress))
+        list(self._daemon.steps("/v1/drain", messages.DrainRequest(undo=True), messages.Progress))
 
     def pin(self, path: str, *, future: bool = False) -> None:
         """Keep ``path`` from being evicted. With ``future`` there need be nothing yet."""
-        self._post("/v1/pin", messages.PinRequest(path=path, future=future), dict)
+        self._daemon.post("/v1/pin", messages.PinRequest(path=path, future=future), dict)
 
     def pins(self) -> list[messages.PinInfo]:
         """Return what is pinned, oldest first."""
-        return self._get("/v1/pins", list[messages.PinInfo])
+        return self._daemon.get("/v1/pins", list[messages.PinInfo])
 
     def unpin(self, path: str) -> None:
         """Remove the pin of ``path``."""
-        self._post("/v1/unpin", messages.PathRequest(path=path), dict)
+        self._daemon.post("/v1/unpin", messages.PathRequest(path=path), dict)
 
     def checkpoints(self, path: str) -> list[messages.CheckpointInfo]:
         """Return the checkpoints below ``path``."""
-        return self._get("/v1/checkpoints", list[messages.CheckpointInfo], patient=True, path=path)
+        return self._daemon.get("/v1/checkpoints", list[messages.CheckpointInfo], patient=True, path=path)
 
     def verify_checkpoints(self, request: messages.VerifyRequest) -> Iterator[messages.VerifyProgress]:
         """Verify that batches, checkpoints and savepoints can be restored; yield progress, with the result at the end."""
-        return self._stream("/v1/checkpoints/verify", request, messages.VerifyProgress)
+        return self._daemon.steps("/v1/checkpoints/verify", request, messages.VerifyProgress)
 
     def plan_sweep(self, request: messages.SweepRequest) -> messages.PlanInfo:
         """Make the plan of a sweep. Nothing is removed yet."""
-        return self._post("/v1/checkpoints/sweep", request, messages.PlanInfo, patient=True)
+        return self._daemon.post("/v1/checkpoints/sweep", request, messages.PlanInfo, patient=True)
 
     def plan_drop(self, request: messages.DropRequest) -> messages.PlanInfo:
         """Make the plan to drop a checkpoint. Nothing is removed yet."""
-        return self._post("/v1/checkpoints/drop", request, messages.PlanInfo, patient=True)
+        return self._daemon.post("/v1/checkpoints/drop", request, messages.PlanInfo, patient=True)
 
     def holdings(self, path: str | None = None, *, all_nodes: bool = False) -> messages.HoldingsReply:
         """Return which state this node holds, or with ``all_nodes`` each node, of the queries at or below ``path``."""
-        return self._get("/v1/holdings", messages.HoldingsReply, all_nodes=int(all_nodes), path=path)
+        return self._daemon.get("/v1/holdings", messages.HoldingsReply, all_nodes=int(all_nodes), path=path)
 
     def clone(self, request: messages.CloneRequest) -> Iterator[messages.CloneProgress]:
         """Copy a query's checkpoint; yield progress."""
-        return self._stream("/v1/checkpoints/clone", request, messages.CloneProgress)
+        return self._daemon.steps("/v1/checkpoints/clone", request, messages.CloneProgress)
 
     def plan_rewind(self, request: messages.RewindRequest) -> messages.PlanInfo:
         """Make the plan to take a query back to an earlier batch. Nothing is touched yet."""
-        return self._post("/v1/checkpoints/rewind", request, messages.PlanInfo, patient=True)
+        return self._daemon.post("/v1/checkpoints/rewind", request, messages.PlanInfo, patient=True)
 
     def undo_rewind(self, request: messages.UndoRequest) -> Iterator[messages.UndoProgress]:
         """Put back what the latest rewind of a query has set aside; yield progress."""
-        return self._stream("/v1/checkpoints/undo-rewind", request, messages.UndoProgress)
+        return self._daemon.steps("/v1/checkpoints/undo-rewind", request, messages.UndoProgress)
 
     def plans(self) -> list[messages.PlanInfo]:
         """Return the stored plans, oldest first, without their entries."""
-        return self._get("/v1/checkpoints/plans", list[messages.PlanInfo])
+        return self._daemon.get("/v1/checkpoints/plans", list[messages.PlanInfo])
 
     def plan(self, plan_id: str, items: int | None = None) -> messages.PlanInfo:
         """Return a plan, with all of its entries or the first ``items``."""
-        return self._get("/v1/checkpoints/plan", messages.PlanInfo, id=plan_id, items=items)
+        return self._daemon.get("/v1/checkpoints/plan", messages.PlanInfo, patient=True, id=plan_id, items=items)
 
     def submit(self, plan: bytes) -> messages.PlanInfo:
         """Submit a plan that was made elsewhere (``docs/checkpoints.md``, "The format of a plan"). It gets a new id."""
-        return _decoded(*self._ask("POST", "/v1/checkpoints/submit", plan, patient=True), messages.PlanInfo)
+        return self._daemon.post("/v1/checkpoints/submit", plan, messages.PlanInfo, patient=True)
 
     def execute(self, plan_id: str, *, at_once: bool = False) -> Iterator[messages.SweepProgress]:
         """Execute a plan, or the rest of an interrupted one; yield progress."""
-        return self._stream(
+        return self._daemon.steps(
             "/v1/checkpoints/execute", messages.ExecuteRequest(plan=plan_id, at_once=at_once), messages.SweepProgress
         )
-
-    def _get(self, route: str, kind: type[_T], *, patient: bool = False, **query: str | int | None) -> _T:
-        return _decoded(*self._ask("GET", route, query=query, patient=patient), kind)
-
-    def _post(self, route: str, body: messages.Message, kind: type[_T], *, patient: bool = False) -> _T:
-        return _decoded(*self._ask("POST", route, body, patient=patient), kind)
-
-    def _ask(
-        self,
-        method: str,
-        route: str,
-        body: messages.Message | bytes | None = None,
-        query: _Query | None = None,
-        *,
-        patient: bool = False,
-    ) -> tuple[int, bytes]:
-        with self._asking():
-            content = msgspec.json.encode(body) if isinstance(body, messages.Message) else body
-            return self._http.ask(method, _target(route, query), content, None if patient else self._timeout_seconds)
-
-    def _stream(self, route: str, body: messages.Message, kind: type[_T]) -> Iterator[_T]:
-        with self._asking():
-            content = msgspec.json.encode(body)
-        return self._lines(route, kind, content=content)
-
-    def _lines(
-        self,
-        route: str,
-        kind: type[_T],
-        query: _Query | None = None,
-        *,
-        content: bytes | None = None,
-        accept: str = "*/*",
-        prefix: bytes = b"",
-    ) -> Iterator[_T]:
-        """Yield what is on the lines that begin with ``prefix``. With ``content`` it is a POST."""
-        method = "GET" if content is None else "POST"
-        stream = self._http.asking(method, _target(route, query), content, None, {"Accept": accept})
-        with self._asking(), stream as reply:
-            if reply.status != HTTPStatus.OK:
-                _decoded(reply.status, reply.read(), kind)
-            for line in lines_of(reply):
-                if line and line.startswith(prefix):
-                    step: dict[str, Any] = msgspec.json.decode(line.removeprefix(prefix))
-                    if "failure" in step:
-                        raise RefusedError(msgspec.convert(step["failure"], messages.Failure))
-                    yield msgspec.convert(step, kind)
-
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Turn the errors of a request, and of a name that JSON can't hold, into ours."""
-        try:
-            yield
-        except ERRORS as problem:
-            raise self._unreachable(problem) from None
-        except UnicodeEncodeError as problem:
-            raise ConfigurationError(
-                f"{problem.object!r} is not UTF-8: the control socket can't name it; name the directory above it"
-            ) from None
-
-    def _unreachable(self, problem: Exception) -> DaemonUnreachableError:
-        socket = Path(self._socket)
-        if os.access(socket, os.F_OK) and not os.access(socket, os.W_OK):
-            return SocketForbiddenError(
-                f"this user may not use {socket}: that takes root, or membership in the group {_group_of(socket)}"
-            )
-        if isinstance(problem, TimeoutError):
-            return DaemonUnreachableError(
-                f"the daemon behind {socket} has not answered within {self._timeout_seconds:g} s: it hangs, or has too much "
-                "to do; under systemd or 'holdfast mount --supervise' one that hangs is replaced by itself"
-            )
-        reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
-        return DaemonUnreachableError(
-            f"no daemon answers on {self._socket} ({reason}); start one with 'holdfast mount', "
-            "or name its socket with --socket or $HOLDFAST_SOCKET"
-        )
-
-
-def _target(route: str, query: _Query | None) -> str:
-    """Return the target of a request. Raises ``UnicodeEncodeError`` for a name that is not UTF-8."""
-    given = {name: value for name, value in (query or {}).items() if value is not None}
-    return f"{route}?{urlencode(given, quote_via=quote)}" if given else route
 
 
 def _pid_namespace() -> int:
@@ -342,21 +239,3 @@ def _pid_namespace() -> int:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         return 0
-
-
-def _group_of(path: Path) -> str:
-    gid = path.stat().st_gid
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)
-
-
-def _decoded(status: int, content: bytes, kind: type[_T]) -> _T:
-    if status == HTTPStatus.OK:
-        return msgspec.json.decode(content, type=kind)
-    try:
-        failure = msgspec.json.decode(content, type=messages.Failure)
-    except msgspec.DecodeError:
-        failure = messages.Failure(code="protocol", errno=71, message=f"the daemon answered {status}: {content[:200]!r}")
-    raise RefusedError(failure)

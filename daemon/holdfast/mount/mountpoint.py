@@ -37,6 +37,8 @@ _MOST_NAMED = 5
 _ASK = """import os, sys
 try:
     os.statvfs(sys.argv[1])
+    if sys.argv[2:]:
+        os.listdir(sys.argv[1])
 except OSError as problem:
     sys.exit(problem.errno)
 """
@@ -182,8 +184,10 @@ def is_alive(path: str) -> bool:
     return life(path) is not Life.DEAD
 
 
-def life(path: str) -> Life:
-    """Find out whether the daemon of the mount at ``path`` answers statvfs(3). Raises ``MountpointError`` for other errors.
+def life(path: str, *, reads: bool = False) -> Life:
+    """Find out whether the daemon of the mount at ``path`` answers statvfs(3), and with ``reads`` a listing of its root.
+
+    Raises ``MountpointError`` for other errors.
 
     Another process makes the call. A process that waits for a FUSE daemon can't end before it has the answer. If this one
     were a new daemon that waits, it would keep a lock that the daemon which is to answer needs: a deadlock.
@@ -191,7 +195,7 @@ def life(path: str) -> Life:
     nowhere = subprocess.DEVNULL  # readers of this process's output must not wait for a child that can't end
     try:
         asking = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _ASK, path],
+            [sys.executable, "-I", "-S", "-c", _ASK, path, *(["reads"] if reads else [])],
             stdin=nowhere,
             stdout=nowhere,
             stderr=nowhere,

@@ -216,11 +216,15 @@ def test_bad_toml_is_told_with_line_and_column(problem_with: Callable[..., str])
         ("[names]\ntemporary = [1]", "names.temporary (FILE): [1] is not allowed; write a list of strings"),
         (
             "[remote]\nretry_deadline_seconds = 0",
-            "remote.retry_deadline_seconds (FILE): 0 is not allowed; write a number above 0",
+            "remote.retry_deadline_seconds (FILE): 0 is not allowed; write a number above 0, up to 1,000,000,000",
         ),
         (
             "[remote]\nretry_deadline_seconds = nan",
-            "remote.retry_deadline_seconds (FILE): nan is not allowed; write a number above 0",
+            "remote.retry_deadline_seconds (FILE): nan is not allowed; write a number above 0, up to 1,000,000,000",
+        ),
+        (
+            "[sweep]\ngrace_seconds = inf",
+            "sweep.grace_seconds (FILE): inf is not allowed; write a number of at least 0, up to 1,000,000,000",
         ),
         (
             "[remote]\nparallel_transfers = 0",
@@ -236,7 +240,8 @@ def test_bad_toml_is_told_with_line_and_column(problem_with: Callable[..., str])
         ),
         (
             '[workdirs.roles.worker]\nretain_seconds = "long"',
-            "workdirs.roles.worker.retain_seconds (FILE): 'long' is not allowed; write a number of at least 0",
+            "workdirs.roles.worker.retain_seconds (FILE): 'long' is not allowed; "
+            "write a number of at least 0, up to 1,000,000,000",
         ),
         *(
             (

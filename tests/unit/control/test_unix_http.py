@@ -3,56 +3,16 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 from holdfast.control.unix_http import ERRORS, UnixHttp, lines_of
+from tests.support.daemons.other_servers import answer, head, server
 
 LARGE = bytes(4 * 2**20)
 """A content that fits into no socket's buffer."""
-
-
-@contextmanager
-def server(path: Path, serve: Callable[[socket.socket, int], None]) -> Iterator[list[int]]:
-    """Let ``serve`` have each connection, with its number; yield the numbers of those that came."""
-    came: list[int] = []
-
-    def accept() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            came.append(len(came))
-            with connection:
-                serve(connection, came[-1])
-
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
-        listener.listen()
-        thread = Thread(target=accept)
-        thread.start()
-        yield came
-        listener.shutdown(socket.SHUT_RDWR)
-    thread.join()
-
-
-def answer(content: bytes, status: str = "200 OK") -> bytes:
-    return b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n%b" % (status.encode(), len(content), content)
-
-
-def head(connection: socket.socket) -> bytes:
-    """Read a request without content; nothing if the client has gone."""
-    read = b""
-    while not read.endswith(b"\r\n\r\n"):
-        if not (some := connection.recv(1000)):
-            return b""
-        read += some
-    return read
 
 
 @pytest.fixture

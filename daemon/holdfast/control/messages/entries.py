@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import msgspec
-
-from holdfast.control.messages.message import Message
+from holdfast.control.messages.message import Message, Seconds
 
 
 class EntryInfo(Message, frozen=True):
@@ -100,13 +96,13 @@ class FlushRequest(Message, frozen=True):
     """The path to send, an absolute one in the mount (None: everything), and the number of seconds to wait."""
 
     path: str | None = None
-    timeout_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 60.0
+    timeout_seconds: Seconds = 60.0
 
 
 class DrainRequest(Message, frozen=True):
     """A request to drain this node, waiting for so many seconds; with ``undo``, to take new files for its stores again."""
 
-    timeout_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 600.0
+    timeout_seconds: Seconds = 600.0
     undo: bool = False
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+"""A length of time that is given: as nanoseconds it is still a number of 64 bits."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):

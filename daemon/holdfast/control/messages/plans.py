@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.control.messages.message import Message
+from holdfast.control.messages.message import Message, Seconds
 
 
 class CheckpointInfo(Message, frozen=True):
@@ -23,8 +23,8 @@ class SweepRequest(Message, frozen=True):
     """
 
     path: str
-    grace_seconds: float | None = None
-    abandoned_seconds: float | None = None
+    grace_seconds: Seconds | None = None
+    abandoned_seconds: Seconds | None = None
     min_batches_to_retain: int | None = None
     items: int | None = None
 
@@ -46,7 +46,7 @@ class RewindRequest(Message, frozen=True):
 
     path: str
     to: int
-    idle_seconds: float = 300.0
+    idle_seconds: Seconds = 300.0
     items: int | None = None
 
 

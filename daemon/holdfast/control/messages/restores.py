@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from holdfast.control.messages.message import Message
+from holdfast.control.messages.message import Message, Seconds
 
 
 class FaultInfo(Message, frozen=True):
@@ -88,7 +88,7 @@ class UndoRequest(Message, frozen=True):
     """
 
     path: str
-    idle_seconds: float = 300.0
+    idle_seconds: Seconds = 300.0
 
 
 class UndoProgress(Message, frozen=True):
