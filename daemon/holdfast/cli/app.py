@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 import typer
 from typer._click.exceptions import ClickException
@@ -29,8 +30,9 @@ from holdfast.cli import (
     workdirs,
 )
 from holdfast.cli.exit_status import HINTS, ExitStatus, code_of, exit_status
-from holdfast.cli.output import NOBODY_READS, fail, fail_as_json
+from holdfast.cli.output import NOBODY_READS, fail, fail_as_json, writing
 from holdfast.errors import HoldfastError
+from holdfast.system import streams
 from holdfast.system.text import PrintableStream
 
 _COMPLETING = "_HOLDFAST_COMPLETE"
@@ -84,12 +86,26 @@ def _options(
 
 def main() -> None:
     """Run the command. An error prints one line on stderr, as JSON with ``--json``, and exits with its kind's status."""
+    streams.prepare()
     sys.stderr = PrintableStream(sys.stderr)
     if _COMPLETING in os.environ:
         completion_init()
     as_json = "--json" in sys.argv[1:]
     try:
-        sys.exit(app(prog_name="holdfast", standalone_mode=not as_json))
+        _run(as_json=as_json)
+    finally:
+        streams.finish()
+
+
+def _run(*, as_json: bool) -> NoReturn:
+    try:
+        try:
+            status = app(prog_name="holdfast", standalone_mode=not as_json)
+        except SystemExit as end:
+            status = end.code
+        with writing():
+            sys.stdout.flush()
+        sys.exit(status)
     except (HoldfastError, OSError) as problem:
         if isinstance(problem, BrokenPipeError):
             sys.exit(NOBODY_READS)

@@ -9,7 +9,7 @@ import errno as errnos
 from enum import IntEnum
 
 from holdfast.control.client import RefusedError
-from holdfast.errors import HoldfastError, NotInstalledError
+from holdfast.errors import HoldfastError, NotInstalledError, OutputError
 
 
 class ExitStatus(IntEnum):
@@ -24,7 +24,7 @@ class ExitStatus(IntEnum):
     NO_DAEMON = 69
     """No daemon answers on the socket, or the packages are not installed that the command needs."""
     STORE_OR_DISK = 74
-    """A store, the disk or the network failed, or has no room."""
+    """A store, the disk, the network or the command's own output failed, or has no room."""
     BUSY = 75
     """Somebody else has it, or it has changed meanwhile: try again later."""
     NO_RIGHT = 77
@@ -53,7 +53,7 @@ _BY_ERRNO = {
     **dict.fromkeys((errnos.EACCES, errnos.EPERM), ExitStatus.NO_RIGHT),
     errnos.EINVAL: ExitStatus.CONFIGURATION,
 }
-_OF_STORES = ("remote", "object-")
+_OF_STORES = ("remote", "object-", OutputError.code)
 
 
 def exit_status(problem: HoldfastError | OSError) -> ExitStatus:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.options import DEFAULT_SOCKET, Json, Socket, asking_client
-from holdfast.cli.output import moment, print_found, print_json, say, size
+from holdfast.cli.output import moment, print_found, print_json, say, size, write
 from holdfast.control.client import ControlClient
 from holdfast.control.messages import WorkdirInfo
 
@@ -44,9 +44,9 @@ def acquire(
     if as_json:
         print_json(found)
     elif shell:
-        print(f"HOLDFAST_WORKDIR={shlex.quote(found.path)} HOLDFAST_LEASE_FILE={shlex.quote(found.lease_file)}")
+        write(f"HOLDFAST_WORKDIR={shlex.quote(found.path)} HOLDFAST_LEASE_FILE={shlex.quote(found.lease_file)}\n")
     else:
-        print(found.path)
+        write(f"{found.path}\n")
 
 
 def _owner() -> tuple[int, int]:

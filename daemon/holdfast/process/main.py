@@ -26,6 +26,7 @@ from holdfast.errors import ConfigurationError, HoldfastError, NotConfiguredErro
 from holdfast.preflight import start_checks
 from holdfast.process import allocator, capabilities, descriptors, startup
 from holdfast.supervision.service_manager import NOT_CONFIGURED_STATUS, RESTART_STATUS, ServiceManager, received
+from holdfast.system import streams
 from holdfast.system.text import PrintableStream, printable
 from holdfast.telemetry import LineFormatter, PrivateLogFile
 
@@ -248,8 +249,9 @@ def run() -> NoReturn:
     Everything is closed by then. Threads abandoned in the middle of a request to a store must not keep the process alive:
     shutting the interpreter down could wait for their native code for ever.
     """
+    streams.prepare()
     sys.stderr = PrintableStream(sys.stderr)
     status = main()
     logging.shutdown()
-    sys.stderr.flush()
+    streams.finish()
     os._exit(status)
