@@ -137,7 +137,10 @@ class Hasher:
 
 def fingerprint_of_buffer(data: Buffer) -> Fingerprint:
     """Return the fingerprint of ``data``."""
-    hasher = Hasher(memoryview(data).nbytes)
+    size_bytes = memoryview(data).nbytes
+    if size_bytes <= SMALLEST_CHUNK_BYTES:
+        return Fingerprint(digest_of(data))
+    hasher = Hasher(size_bytes)
     hasher.update(data)
     return hasher.finish()
 

@@ -80,7 +80,6 @@ class Uploader:
         other this raises ``ObjectExistsError``. Raises ``RemoteError``, ``LostBytesError``, and ``HollowFileError`` as
         ``check_can_be_sent``.
         """
-        check_can_be_sent(fd)
         for left in reversed(range(_MOST_TRIES)):
             try:
                 return await self._send(fd, remote, key, create_only=create_only, replaces=replaces, is_last=left == 0)
@@ -93,8 +92,10 @@ class Uploader:
         self, fd: int, remote: Remote, key: str, *, create_only: bool, replaces: str, is_last: bool
     ) -> tuple[ObjectInfo, Fingerprint]:
         """Send the file as it is now. On the ``is_last`` try it may be written to meanwhile."""
-        signed = _signature(self._owner, os.fstat(fd))
-        prepared = self._prepare_at_once(fd)
+        stat = os.fstat(fd)
+        _check_not_hollow(stat)
+        signed = _signature(self._owner, stat)
+        prepared = self._prepare_at_once(fd, stat.st_size)
         if prepared is None:
             prepared = await self._hashing.run(partial(self._prepare, may_change=is_last), fd)
         source, fingerprint = prepared
@@ -122,12 +123,11 @@ class Uploader:
         self._counters.bytes_uploaded += source.size_bytes
         return info, fingerprint
 
-    def _prepare_at_once(self, fd: int) -> tuple[UploadSource, Fingerprint] | None:
+    def _prepare_at_once(self, fd: int, size_bytes: int) -> tuple[UploadSource, Fingerprint] | None:
         """Read and hash a small file from the page cache, where a file just written is; None for any other file.
 
         This takes microseconds, far less than a switch to a thread.
         """
-        size_bytes = os.fstat(fd).st_size
         if size_bytes > min(_SMALL_BYTES, self._single_put_limit_bytes):
             return None
         buffer = bytearray(size_bytes + 1)
@@ -159,7 +159,11 @@ class Uploader:
 
 def check_can_be_sent(fd: int) -> None:
     """Raise ``HollowFileError`` for a file that is too large for what was written to it (``holdfast.digest.is_hollow``)."""
-    if is_hollow(os.fstat(fd)):
+    _check_not_hollow(os.fstat(fd))
+
+
+def _check_not_hollow(stat: os.stat_result) -> None:
+    if is_hollow(stat):
         raise HollowFileError("files with more than 64 GiB that were never written are not sent to a store")
 
 
