@@ -22,10 +22,15 @@ _DIRECTORY = _ROOT | os.O_NOFOLLOW
 _READABLE_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+def open_root(path: str) -> int:
+    """Return a new descriptor of the root. Raises ``OSError``."""
+    return os.open(path, _ROOT)
+
+
 @contextmanager
 def opened_root(path: str) -> Iterator[int]:
     """Yield a descriptor of the root. Raises ``OSError``."""
-    root_fd = os.open(path, _ROOT)
+    root_fd = open_root(path)
     try:
         yield root_fd
     finally:

@@ -16,7 +16,8 @@ import errno
 import os
 import stat as stat_module
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from holdfast.remote.file_directories import (
     check_is_in_place,
     directory_below,
     make_directories,
+    open_root,
     opened_root,
     sync_directories,
 )
@@ -74,6 +76,15 @@ def _deleting(what: str) -> Iterator[None]:
         except OSError as problem:
             if problem.errno not in _NO_SUCH_OBJECT:
                 raise
+
+
+@dataclass(slots=True)
+class _Staged:
+    """A staged name in the root of a store. ``is_left``: it may still be there."""
+
+    root_fd: int
+    place: Place
+    is_left: bool = True
 
 
 class FileStore(RemoteStore):
@@ -121,6 +132,10 @@ class FileStore(RemoteStore):
     def head(self, key: str) -> ObjectInfo:
         return self._open(checked(key), "HEAD").info
 
+    def find(self, key: str) -> ObjectInfo | bool:
+        found = self._object_or_directory(checked(key), "HEAD")
+        return found.info if isinstance(found, OpenObject) else found
+
     def list_directory(self, prefix: str) -> DirectoryListing:
         objects: dict[str, ObjectInfo] = {}
         directories: dict[str, int] = {}
@@ -152,24 +167,25 @@ class FileStore(RemoteStore):
 
     def write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> ObjectInfo:
         self.checked_target(key)
-        with self._staged(f"PUT {key}") as (root_fd, staged):
-            stat = write_file(staged, source, metadata)
-            move_to_key(staged, root_fd, key, create_only=create_only)
-        return info_of(key, stat, metadata)
+        return info_of(key, self._write(key, source, metadata, create_only=create_only), metadata)
 
     def write_private(self, name: str, data: bytes, *, create_only: bool) -> None:
-        key = f"{PRIVATE}/{checked(name)}"
-        with self._staged(f"PUT {key}") as (root_fd, staged):
-            write_file(staged, UploadSource(len(data), data=data), {})
-            move_to_key(staged, root_fd, key, create_only=create_only)
+        self._write(f"{PRIVATE}/{checked(name)}", UploadSource(len(data), data=data), {}, create_only=create_only)
+
+    def _write(self, key: str, source: UploadSource, metadata: dict[str, str], *, create_only: bool) -> os.stat_result:
+        with self._staged(f"PUT {key}") as staged:
+            stat = write_file(staged.place, source, metadata)
+            move_to_key(staged.place, staged.root_fd, key, create_only=create_only)
+            staged.is_left = create_only  # nothing is left of a rename
+        return stat
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         self.head(source)
         self.checked_target(target)
-        with self._staged(f"COPY {source} to {target}") as (root_fd, staged):
-            with _place(root_fd, source) as original:
-                link(original, staged)  # objects are never modified, so a link is a copy
-            move_to_key(staged, root_fd, target, create_only=False)
+        with self._staged(f"COPY {source} to {target}") as staged:
+            with _place(staged.root_fd, source) as original:
+                link(original, staged.place)  # objects are never modified, so a link is a copy
+            move_to_key(staged.place, staged.root_fd, target, create_only=False)  # nothing, if that is the same file
         return self.head(target)
 
     def delete(self, keys: Sequence[str]) -> None:
@@ -220,12 +236,14 @@ class FileStore(RemoteStore):
     @contextmanager
     def _opened(self) -> Iterator[int]:
         """Yield a descriptor of the root, in which a whole request stays. Raises ``OSError``."""
-        with ExitStack() as stack:
-            try:
-                root_fd = stack.enter_context(opened_root(self._root))
-            except (FileNotFoundError, NotADirectoryError):
-                raise self._has_gone() from None
+        try:
+            root_fd = open_root(self._root)
+        except (FileNotFoundError, NotADirectoryError):
+            raise self._has_gone() from None
+        try:
             yield root_fd
+        finally:
+            os.close(root_fd)
 
     @contextmanager
     def _changing(self) -> Iterator[int]:
@@ -238,26 +256,38 @@ class FileStore(RemoteStore):
                 check_is_in_place(root_fd, self._root)  # or that one part was refused would say that the others were not
 
     def _open(self, key: str, what: str) -> OpenObject:
+        found = self._object_or_directory(key, what)
+        if isinstance(found, OpenObject):
+            return found
+        raise ObjectMissingError(f"{what} {key}: no such object")
+
+    def _object_or_directory(self, key: str, what: str) -> OpenObject | bool:
+        """Return the object ``key`` or, if there is none, whether there is a directory of this name."""
         with translated_errors(f"{what} {key}"), self._opened() as root_fd:
             try:
                 return OpenObject(root_fd, key)
+            except IsADirectoryError:
+                is_directory = True
             except OSError as problem:
                 if problem.errno not in {errno.ELOOP, errno.ENXIO, *_NO_SUCH_OBJECT}:
                     raise
+                is_directory = False
             self._check_is_store(root_fd)
-        raise ObjectMissingError(f"{what} {key}: no such object")
+        return is_directory
 
     @contextmanager
-    def _staged(self, what: str) -> Iterator[tuple[int, Place]]:
-        """Yield the root and a staged name in it, to write to. Its directory exists as long as the store does."""
+    def _staged(self, what: str) -> Iterator[_Staged]:
+        """Yield a staged name to write to. Its directory exists as long as the store does."""
         with translated_errors(what), self._opened() as root_fd:
             try:
-                with _place(root_fd, staged_key()) as staged:
+                with _place(root_fd, staged_key()) as place:
+                    staged = _Staged(root_fd, place)
                     try:
-                        yield root_fd, staged
+                        yield staged
                     finally:
-                        with suppress(OSError):  # it was renamed, or is left to the sweep of old staged files
-                            os.unlink(staged.name, dir_fd=staged.directory_fd)
+                        if staged.is_left:
+                            with suppress(OSError):  # or it is left to the sweep of old staged files
+                                os.unlink(place.name, dir_fd=place.directory_fd)
             except (FileNotFoundError, NotADirectoryError):
                 self._check_is_store(root_fd)
                 raise

@@ -55,7 +55,8 @@ class OpenObject:
         self._fd = open_below(root_fd, key, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         stat = os.fstat(self._fd)
         if not stat_module.S_ISREG(stat.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), key)
+            number = errno.EISDIR if stat_module.S_ISDIR(stat.st_mode) else errno.ENOENT
+            raise OSError(number, os.strerror(number), key)
         self.info = info_of(key, stat, _metadata_of(self._fd))
 
     def __del__(self) -> None:

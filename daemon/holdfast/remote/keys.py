@@ -7,14 +7,15 @@ crash leaves some there; once they are old, they can be removed safely.
 from __future__ import annotations
 
 import errno
+import os
 import re
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from holdfast.errors import NameNotStorableError, RemoteError
 
 PRIVATE = ".holdfast"
+_STAGED_BYTES = 16
 LONGEST_KEY_BYTES = 4096
 """Linux's PATH_MAX; no store of objects takes more than 1024. The limit bounds how deep a tree in a store can be."""
 _UNSTORABLE = re.compile("[\\x00-\\x1f/\\x7f\\ud800-\\udfff]")
@@ -79,7 +80,7 @@ S3, Azure and Google list objects, and S3 deletes them in bulk, in XML: one such
 
 def staged_key() -> str:
     """Return a new, unique key for an object that is staged before it gets its name."""
-    return f"{PRIVATE}/{uuid.uuid4().hex}"
+    return f"{PRIVATE}/{os.urandom(_STAGED_BYTES).hex()}"
 
 
 def key_below(directory: str, name: str) -> str:

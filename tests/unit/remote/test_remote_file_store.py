@@ -19,6 +19,7 @@ import pytest
 from holdfast.errors import (
     NameNotStorableError,
     ObjectChangedError,
+    ObjectExistsError,
     ObjectMissingError,
     RemoteRefusedError,
     RemoteUnavailableError,
@@ -226,9 +227,21 @@ def test_what_is_no_object_is_left_alone(root: Path, store: RemoteStore, workspa
             store.head(key)
         with pytest.raises(ObjectMissingError):
             content(store, key)
+        assert store.find(key) is False
     put(store, "a/link", b"replaced")
     assert (outside / "secret").read_bytes() == b"not in the store", "a link is replaced, not followed"
     assert content(store, "a/link") == b"replaced"
+
+
+def test_nothing_stays_staged(root: Path, store: RemoteStore) -> None:
+    put(store, "a/object")
+    put(store, "a/once", create_only=True)
+    with pytest.raises(ObjectExistsError):
+        put(store, "a/once", create_only=True)
+    for _ in range(2):  # the second time a rename would do nothing: both names are the same file
+        store.copy("a/object", "a/copy")
+    store.write_private("own", b"", create_only=False)
+    assert os.listdir(root / ".holdfast") == ["own"]
 
 
 @pytest.fixture(params=["openat2", "no openat2"])
