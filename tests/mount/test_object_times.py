@@ -12,7 +12,8 @@ import pytest
 
 from tests.conftest import NodeFactory
 from tests.mount.conftest import S3NodeFactory
-from tests.support.daemons.node import Node
+from tests.support.daemons.node import Node, settle
+from tests.support.disks.mounts import mounted_image
 from tests.support.stores.s3 import S3Server
 from tests.support.stores.shifted_clock import ShiftedClock
 
@@ -209,6 +210,57 @@ def test_a_time_that_a_user_sets_stays_as_long_as_the_copy(node: Node) -> None:
     assert {mtime(path) // SECOND for path in node.checkpoints.iterdir()} == {987_654_321}
     (node.checkpoints / "cp").write_bytes(b"other")
     assert mtime(node.checkpoints / "cp") // SECOND > 10**9
+
+
+_BY = {
+    "rsync": lambda source, target: _run("rsync", "-a", f"{source}/", f"{target}/"),
+    "rsync --inplace": lambda source, target: _run("rsync", "-a", "--inplace", f"{source}/", f"{target}/"),
+    "cp -a": lambda source, target: _run("cp", "-a", f"{source}/.", target),
+    "cp and mv": lambda source, target: _run(
+        "sh", "-c", 'for f in *; do cp -p "$f" "$0/$f.tmp" && mv "$0/$f.tmp" "$0/$f" || exit 1; done', target, cwd=source
+    ),
+    "touch": lambda source, target: _run(
+        "sh", "-c", 'for f in *; do cat "$f" >"$0/$f" && touch -r "$f" "$0/$f" || exit 1; done', target, cwd=source
+    ),
+}
+"""What copies a directory, with its times."""
+
+
+def _run(*command: str | Path, cwd: Path | None = None) -> None:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"there is no {command[0]}")
+    subprocess.run(command, cwd=cwd, check=True)
+
+
+@pytest.mark.promise("mtime")
+@pytest.mark.parametrize("kind", ["ext3", "ext4"])
+@pytest.mark.parametrize("way", _BY)
+def test_times_that_are_set_when_a_file_is_closed_stay(
+    make_node: NodeFactory, workspace: Path, remote_files: Path, way: str, kind: str
+) -> None:
+    """Also of files that have just changed, and where the clock of files is coarse, as before Linux 6.13 and on ext3."""
+    source = workspace / "source"
+    source.mkdir()
+    with mounted_image(kind, workspace / "disk", 128 << 20) as disk:
+        node = make_node(store__directory=disk / "store").start()
+        target = node.checkpoints / "target"
+        target.mkdir()
+        for number in range(40):
+            (source / f"{number}").write_bytes(os.urandom((0, 10, 5000, 100_000)[number % 4]))
+            if number % 2:
+                os.utime(source / f"{number}", ns=(1, 987_654_321_987_654_321 + number * SECOND))
+        expected = {path.name: mtime(path) for path in source.iterdir()}
+        _BY[way](source, target)
+        if way not in ("touch", "rsync"):  # touch follows two closes by the shell, rsync renames
+            assert node.status().counters["objects_uploaded"] == len(expected)
+        assert {path.name: mtime(path) for path in target.iterdir()} == expected
+        settle(target)
+        for path in source.iterdir():
+            assert (remote_files / "target" / path.name).read_bytes() == path.read_bytes()
+        node.stop()
+        node.start()
+        assert {path.name: mtime(path) for path in target.iterdir()} == expected
+        node.stop()
 
 
 @pytest.fixture

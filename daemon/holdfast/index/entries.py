@@ -168,11 +168,21 @@ class Entries:
         The entry stays as it is if it did not describe the file ``before``: the bytes were changed by someone else.
         """
         entry = self.get(after.st_ino)
-        if entry is not None and entry.describes(before) and entry.ctime_ns != after.st_ctime_ns:
-            entry.ctime_ns = after.st_ctime_ns
-            entry.mtime_ns = after.st_mtime_ns
-            self.put(after.st_ino, entry)
+        if entry is not None and entry.describes(before):
+            self._describe(entry, after)
         return entry
+
+    def compared(self, stat: FileStat) -> None:
+        """Copy the times of a file to its entry: its bytes are those of the digest."""
+        entry = self.get(stat.st_ino)
+        if entry is not None:
+            self._describe(entry, stat)
+
+    def _describe(self, entry: Entry, stat: FileStat) -> None:
+        """Copy both times: where the clock of files is coarse, one may change without the other."""
+        if (entry.mtime_ns, entry.ctime_ns) != (stat.st_mtime_ns, stat.st_ctime_ns):
+            entry.mtime_ns, entry.ctime_ns = stat.st_mtime_ns, stat.st_ctime_ns
+            self.put(stat.st_ino, entry)
 
     def mark_dirty(self, stat: FileStat, path: bytes | None) -> Entry:
         """Mark the file at ``path`` dirty because its bytes change or have changed; return its entry."""
@@ -181,7 +191,7 @@ class Entries:
             entry = Entry(EntryState.DIRTY, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
         elif entry.state is not EntryState.UPLOADING:
             entry.become(EntryState.DIRTY)
-        entry.mtime_is_set = False
+        entry.mtime_is_set = entry.mtime_is_set and entry.mtime_ns == stat.st_mtime_ns
         entry.path = path or entry.path
         self.put(stat.st_ino, entry)
         return entry

@@ -3,8 +3,9 @@
 Writes that bypass the daemon are detected by these two alone. On Linux 6.13 and later, a write gives a file whose times were
 read since the last write a new, distinct time ("multigrain timestamps"; ext4, XFS, btrfs, tmpfs). Older kernels, and other
 file systems to this day, give it the time of the last tick (1 to 10 ms), so two writes within one tick can't be told apart.
-There, a file with the time of the current tick is given an older one, which no write can give it again. Which of the two
-applies is tested, not derived from versions.
+There, a file with the time of the current tick is given an older one, which no write can give it again; a time that a user
+has set stays, and the bytes are compared instead (``fs.file_io.passthrough``). Which of the two applies is tested, not
+derived from versions.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from collections.abc import Callable
 
 Stamp = tuple[int, int]
 _OF_NO_FILE = (-1, -1)
@@ -43,30 +45,35 @@ class Stamps:
             return cls(are_fine=False)
         return cls(are_fine=len(times) == _TRIES)
 
-    def take_before_writes(self, fd: int) -> Stamp:
+    def take_before_writes(self, fd: int, is_set: Callable[[int], bool] = lambda _: False) -> Stamp:
         """Return size and mtime in nanoseconds of a file that nobody reads or sends now; later writes change one of them.
 
         An empty file, as each new one is, keeps its time: whatever leaves bytes in it changes its size.
         """
         stat = os.fstat(fd)
-        return self.take(fd) if stat.st_size and not self.are_fine else stamp_of(stat)
+        return self.take(fd, is_set) if stat.st_size and not self.are_fine else stamp_of(stat)
 
-    def take(self, fd: int) -> Stamp:
-        """Return size and mtime in nanoseconds of a file; any later write will change one of them.
+    def take(self, fd: int, is_set: Callable[[int], bool] = lambda _: False) -> Stamp:
+        """Return size and mtime in nanoseconds of a file; any later write will change one of them, if it ``shows_all``.
 
         For a file that is being written without a pause, it may be a stamp that no file has, so that it counts as changed.
+        ``is_set`` says whether a user has set this mtime, which stays then.
         """
         stat = os.fstat(fd)
-        if self.are_fine:
-            return stamp_of(stat)
         for _ in range(_TRIES):
-            now_ns = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
-            if not now_ns <= stat.st_mtime_ns < now_ns + LONGEST_TICK_NS:
+            if self.shows_all(stamp_of(stat)) or is_set(stat.st_mtime_ns):
                 return stamp_of(stat)
             older_ns = stat.st_mtime_ns - LONGEST_TICK_NS - next(self._numbers) % LONGEST_TICK_NS
             os.utime(fd, ns=(stat.st_atime_ns, older_ns))
             stat = os.fstat(fd)
         return _OF_NO_FILE
+
+    def shows_all(self, stamp: Stamp) -> bool:
+        """Say whether each write from now on will change this stamp of a file."""
+        if self.are_fine:
+            return True
+        now_ns = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
+        return not now_ns <= stamp[1] < now_ns + LONGEST_TICK_NS
 
 
 def stamp_of(stat: os.stat_result) -> Stamp:

@@ -28,8 +28,8 @@ def setattr_in(valid: int) -> bytes:
 
 def test_what_a_setattr_changes_is_what_its_bits_say() -> None:
     everything = wire_format.changes(setattr_in(_MODE | _UID | _GID | _ATIME | _MTIME | _FH | _LOCKOWNER))
-    assert everything == Changes(mode=0o640, uid=5, gid=6, atime_ns=-1_999_999_998, mtime_ns=-2_999_999_997)
-    assert wire_format.changes(setattr_in(_MTIME)) == Changes(mtime_ns=-2_999_999_997)
+    assert everything == Changes(mode=0o640, uid=5, gid=6, atime_ns=-1_999_999_998, mtime_ns=-2_999_999_997, are_chosen=True)
+    assert wire_format.changes(setattr_in(_MTIME)) == Changes(mtime_ns=-2_999_999_997, are_chosen=True)
 
 
 @pytest.mark.parametrize("more", [_SIZE, _ATIME_NOW, _CTIME, _KILL_SUIDGID])

@@ -63,7 +63,7 @@ class Committer:
         if opened.arrival is not None and not opened.arrival.finished:
             return  # writes wait for the whole fetch, so nothing was written
         self._writes.detect_writes(opened)
-        if not (opened.unsent or self._locks.is_held(opened.node)):
+        if not (opened.unsent or opened.hides_writes or self._locks.is_held(opened.node)):
             return  # a held lock may mean that an upload is under way: wait for its result
         names = self._policy.sent_names(opened.node.names())
         if not names:
@@ -79,6 +79,8 @@ class Committer:
             raise
 
     async def _commit(self, opened: OpenFile, wait_for_store: bool) -> None:
+        if opened.hides_writes:
+            await self._writes.compare(opened)
         names = self._policy.sent_names(opened.node.names())
         if not opened.unsent or not names:
             return

@@ -14,14 +14,16 @@ And whoever reads or writes in passthrough can hold the lock of the file's inode
 
 Of writes the daemon sees only that a handle is writable, and later the changed file. From the first writable handle to the
 last handle, the entry of an intact file is OPEN: it keeps its digest. After a crash, a file with the same size and mtime was
-not written, and is checked against that digest as before. Both reveal a write (``store.change_stamps``), with one exception:
+not written, and is checked against that digest as before. Both reveal a write (``store.change_stamps``), but for two cases:
 the kernel updates the time at the first write into a mapped page, and not again until the page is clean. So a file that was
-written through a mapping and sent is hashed again at its last handle.
+written through a mapping and sent is hashed again at its last handle. And whoever sets a time overwrites that of a write at
+the same moment: then the bytes are compared with those that were sent, by the next close.
 """
 
 from __future__ import annotations
 
 import os
+from functools import partial
 
 import trio
 
@@ -118,7 +120,8 @@ class PassthroughWrites:
     def expect(self, opened: OpenFile) -> None:
         """Note that a writable handle is handed out: bytes may change at any time from now on."""
         if opened.stamp is None:
-            opened.expect_writes(self._stamps.take_before_writes(opened.fd))
+            opened.expect_writes(self._stamps.take_before_writes(opened.fd, partial(self._is_time_set, opened)))
+            self._note_if_hiding(opened)
             self._count_writer(opened)
             if not opened.unsent:  # or there is no digest that could hold
                 self._entries.open_for_writing(opened.inode)
@@ -139,7 +142,28 @@ class PassthroughWrites:
 
     def before_send(self, opened: OpenFile) -> None:
         """Note that the current bytes are about to be sent: only later writes are unsent."""
-        opened.begin_sending(self._stamps.take(opened.fd) if opened.stamp is not None else None)
+        if opened.stamp is None:
+            opened.begin_sending(None)
+        else:
+            opened.begin_sending(self._stamps.take(opened.fd, partial(self._is_time_set, opened)))
+            self._note_if_hiding(opened)
+
+    def time_was_set(self, opened: OpenFile) -> None:
+        """Note that times of an open file have just been set. Call ``detect_writes`` just before they are."""
+        if opened.stamp is not None and not opened.unsent:
+            opened.note_time_set(stamp_of(file_stat(opened.fd)))
+
+    def _is_time_set(self, opened: OpenFile, mtime_ns: int) -> bool:
+        """Say whether the mtime was set by a user."""
+        if opened.mtime_set_ns is not None:
+            return opened.mtime_set_ns == mtime_ns
+        entry = self._entries.get(opened.inode)
+        return entry is not None and entry.mtime_is_set and entry.mtime_ns == mtime_ns
+
+    def _note_if_hiding(self, opened: OpenFile) -> None:
+        """Note if the stamp is a time that a user has set, which the next write may give the file too."""
+        if opened.stamp is not None and not self._stamps.shows_all(opened.stamp) and opened.stamp[0]:
+            opened.note_time_set(opened.stamp)
 
     def detect_writes(self, opened: OpenFile) -> None:
         """Mark the file changed if it differs from what was last sent, or from its first state."""
@@ -164,10 +188,10 @@ class PassthroughWrites:
     async def compare(self, opened: OpenFile) -> None:
         """Check the bytes of such a file against the digest of what was sent."""
         if self._may_hide_a_write(opened):
-            sent = self._sent_digest(opened)
+            sent, before = self._sent_digest(opened), file_stat(opened.fd)
             found = await self._hashing.run(_digest_of, opened.fd)
             if sent == self._sent_digest(opened):  # it was not sent again meanwhile
-                self._compare(opened, sent, found)
+                self._compare(opened, before, sent, found)
 
     def end(self, opened: OpenFile) -> None:
         """Settle a file with a stamp whose last handle is released: nobody writes any more."""
@@ -216,14 +240,23 @@ class PassthroughWrites:
 
     @staticmethod
     def _may_hide_a_write(opened: OpenFile) -> bool:
-        return opened.was_sent and not opened.unsent
+        return (opened.was_sent or opened.hides_writes) and not opened.unsent
 
     def _compare_now(self, opened: OpenFile) -> None:
-        self._compare(opened, self._sent_digest(opened), _digest_of(opened.fd))
+        before = file_stat(opened.fd)
+        self._compare(opened, before, self._sent_digest(opened), _digest_of(opened.fd))
 
-    def _compare(self, opened: OpenFile, sent: bytes, found: bytes) -> None:
-        if sent and found and sent != found:
-            self.changed(opened, file_stat(opened.fd))
+    def _compare(self, opened: OpenFile, before: FileStat, sent: bytes, found: bytes) -> None:
+        """Compare digests; ``before`` are the attributes that the file had before it was read."""
+        if not sent:
+            return
+        if sent != found:
+            if found or opened.hides_writes:
+                self.changed(opened, file_stat(opened.fd))
+        elif opened.hides_writes and stamp_of(before) == opened.stamp:
+            self._entries.compared(before)
+            if self._stamps.shows_all(opened.stamp):
+                opened.note_compared()
 
     def changed(self, opened: OpenFile, stat: FileStat) -> None:
         """Mark an open file changed, and its entry dirty if its bytes are checked against a digest.

@@ -102,6 +102,7 @@ def changes(body: bytes) -> Changes | None:
         gid=gid if valid & _GID else None,
         atime_ns=accessed * _NS + accessed_ns if valid & _ATIME else None,
         mtime_ns=modified * _NS + modified_ns if valid & _MTIME else None,
+        are_chosen=True if valid & _MTIME else None,
     )
 
 

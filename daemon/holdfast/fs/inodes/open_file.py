@@ -69,6 +69,8 @@ class OpenFile:
     """The size and mtime when the bytes were last known, while passthrough writes are possible."""
     mtime_set_ns: int | None = None
     """The mtime that a user has set since the bytes last changed."""
+    hides_writes: bool = False
+    """True if a user has set the mtime while passthrough writes were possible: the stamp tells nothing of one just then."""
     mtime_shown_ns: int = 0
     """The store's time of these bytes, which is to be shown while the file has the present stamp; 0 while unknown."""
     was_sent: bool = False
@@ -224,6 +226,7 @@ class OpenFile:
         """Note that the current bytes are about to be sent. ``stamp`` is theirs if passthrough writes are possible."""
         self.unsent = False
         self.mtime_shown_ns = 0
+        self.hides_writes = False
         if self.stamp is not None:
             self.stamp = stamp
             self.was_sent = True
@@ -231,6 +234,15 @@ class OpenFile:
     def expect_writes(self, stamp: tuple[int, int]) -> None:
         """Note that the bytes, which have this stamp now, may change at any time by passthrough writes."""
         self.stamp = stamp
+
+    def note_time_set(self, stamp: tuple[int, int]) -> None:
+        """Note that the bytes have this stamp because of a time that a user has set: it may hide a write."""
+        self.stamp = stamp
+        self.hides_writes = True
+
+    def note_compared(self) -> None:
+        """Note that the bytes with the present stamp are those that were sent."""
+        self.hides_writes = False
 
     def lose(self) -> None:
         """Note that another writer won its only name."""

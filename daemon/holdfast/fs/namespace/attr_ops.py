@@ -28,7 +28,10 @@ _PRESENT_NS = 2_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The attributes that setattr changes; None leaves one as it is. Times are in ns since the epoch."""
+    """The attributes that setattr changes; None leaves one as it is. Times are in ns since the epoch.
+
+    ``are_chosen``: the times are a user's choice, and not just the present time; None: not known.
+    """
 
     mode: int | None = None
     uid: int | None = None
@@ -36,6 +39,7 @@ class Changes:
     size_bytes: int | None = None
     atime_ns: int | None = None
     mtime_ns: int | None = None
+    are_chosen: bool | None = None
 
 
 class AttrOps:
@@ -126,7 +130,8 @@ class AttrOps:
         if not node.is_directory and isinstance(after, FileStat) and isinstance(before, FileStat):
             if node.opened is not None:
                 node.opened.mode_changed(after.st_mode)
-            self._entries.refresh(before, after)
+            if node.opened is None or not node.opened.hides_writes:  # or the next daemon would take it for unwritten
+                self._entries.refresh(before, after)
         return after if node.opened is None else self.get(node)
 
     def _of_backing_file(self, node: Node) -> Stat:
@@ -216,13 +221,15 @@ class AttrOps:
             raise StaleNodeError("the file was removed")
         else:
             self._change(node, changes, node.name, self._directories.descriptor(node.parent))
-        if changes.mtime_ns is not None and not node.is_directory and self._stays(node, changes.mtime_ns):
+        if node.opened is not None and changes.mtime_ns is not None:
+            self._writes.time_was_set(node.opened)
+        if changes.mtime_ns is not None and not node.is_directory and self._stays(node, changes, changes.mtime_ns):
             self._times.set_here(node, changes.mtime_ns)
 
     @staticmethod
-    def _stays(node: Node, mtime_ns: int) -> bool:
+    def _stays(node: Node, changes: Changes, mtime_ns: int) -> bool:
         """Say whether the mtime is a user's choice, and not just the present time of a file that is being written."""
-        is_present = abs(mtime_ns - time.time_ns()) < _PRESENT_NS
+        is_present = not changes.are_chosen and abs(mtime_ns - time.time_ns()) < _PRESENT_NS
         return not (is_present and node.opened is not None and node.opened.unsent)
 
     def _change(self, node: Node, changes: Changes, file: int | bytes, dir_fd: int | None) -> None:

@@ -27,6 +27,7 @@ from holdfast.zones import ZoneName
 
 _MOST_AWAITED = 100_000
 _MOST_GIVEN = 1000
+_MOST_SET = 10_000
 _MANY = 16
 """The number of awaited files from which on the store gets one LIST instead of a HEAD for each."""
 
@@ -47,6 +48,8 @@ class ObjectTimes:
         self._awaited: dict[FileId, _Awaited] = {}
         self._given: dict[FileId, tuple[Stamp, Stamp]] = {}
         """The stamps before and after a file got its object's time, by inode number, for uploads that began before."""
+        self._set: dict[FileId, int] = {}
+        """The mtimes that users have set last, by inode number: they count for files that still have them."""
         self._of_open: dict[FileId, tuple[_Awaited, int]] = {}
         """The times that open files show."""
         self.awaited: Container[FileId] = self._awaited
@@ -105,10 +108,27 @@ class ObjectTimes:
         self._of_open.pop(node.backing, None)
         if node.opened is not None:
             node.opened.mtime_was_set(mtime_ns)
-        entry = self._entries.get(node.backing) if node.backing else None
+        if not node.backing:
+            return
+        self._set.pop(node.backing, None)
+        if len(self._set) >= _MOST_SET:
+            del self._set[next(iter(self._set))]
+        self._set[node.backing] = mtime_ns
+        entry = self._entries.get(node.backing)
         if entry is not None and entry.state is not EntryState.LOCAL:
             entry.mtime_is_set = True
+            if entry.is_unsent:  # nothing tells the bytes by its time
+                entry.mtime_ns = mtime_ns
             self._entries.put_if_room(node.backing, entry)
+
+    def is_set(self, inode: FileId, mtime_ns: int, entry: Entry | None) -> bool:
+        """Say whether the mtime of a file was set by a user. ``entry`` is what is known of it.
+
+        A file may have no entry, as one with a temporary name, or one that says otherwise, as while it is sent.
+        """
+        if self._set.get(inode) == mtime_ns:
+            return True
+        return entry is not None and entry.mtime_is_set and entry.mtime_ns == mtime_ns
 
     def released(self, inode: FileId) -> None:
         """Note that the last handle of a file was released, and that its entry says whether its bytes are stored."""

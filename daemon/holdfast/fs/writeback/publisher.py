@@ -12,12 +12,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from holdfast.digest import Fingerprint
 from holdfast.errors import LostBytesError, ObjectExistsError, ObjectMissingError, WriteOnceError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.locks import NodeLocks
-from holdfast.fs.inodes.open_file import OpenFile
 from holdfast.fs.remote_view.views import Views
 from holdfast.fs.writeback.remote_deletes import RemoteDeletes
 from holdfast.index import CachedName, Entry, EntryState
@@ -87,7 +87,7 @@ class Publisher:
         try:
             async with target.remote.deletions.replaced(target.store_path, by_version=create_only) as version:
                 for attempt in range(_MOST_SENDS):
-                    before = self._stamps.take(fd)
+                    before = self._stamps.take(fd, partial(self._is_time_set, fd))
                     info, fingerprint = await self._uploader.send(
                         fd, target.remote, target.key, create_only=create_only and attempt == 0, replaces=version or replaces
                     )
@@ -129,7 +129,7 @@ class Publisher:
             used_ns=time.time_ns(),
             path=previous.path if others_unsent and previous is not None else sents[-1].name.path,
         )
-        entry.mtime_is_set = _is_mtime_set(stat, opened, previous)
+        entry.mtime_is_set = self._times.is_set(stat.st_ino, stat.st_mtime_ns, previous)
         for sent in sents:
             entry.set_name(CachedName(sent.name.path, sent.info.etag))
         if whole and not entry.mtime_is_set:
@@ -142,6 +142,10 @@ class Publisher:
         Under another name it may have been sent, and have got its time, meanwhile.
         """
         return sent.stable and (sent.stamp == stamp_of(stat) or self._times.only_time_was_set(sent.stamp, stat))
+
+    def _is_time_set(self, fd: int, mtime_ns: int) -> bool:
+        inode = file_stat(fd).st_ino
+        return self._times.is_set(inode, mtime_ns, self._index.entries.get(inode))
 
     def _appeared(self, name: ZoneName, target: ObjectPath, info: ObjectInfo) -> None:
         """Note that there is a new object, in the directories that it implies."""
@@ -157,10 +161,3 @@ class Publisher:
             self._view.listing(name.place).put(name.name, await target.remote.access.head(target.key))
         except ObjectMissingError:
             self._view.listing(name.place).remove(name.name)
-
-
-def _is_mtime_set(stat: FileStat, opened: OpenFile | None, previous: Entry | None) -> bool:
-    """Say whether a user has set the mtime of a file since its bytes last changed."""
-    if opened is not None and opened.mtime_set_ns is not None:
-        return stat.st_mtime_ns == opened.mtime_set_ns
-    return previous is not None and previous.mtime_is_set and previous.mtime_ns == stat.st_mtime_ns
