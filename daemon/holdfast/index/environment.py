@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import mmap
 import os
 from collections import deque
 from contextlib import suppress
@@ -228,19 +229,21 @@ def _keep_room_for_lock(file: Path) -> None:
 
 
 def _check_disk(file: Path) -> None:
-    """Raise ``_UntrustedError`` if the disk can't read the file. LMDB maps it: for a bad block the daemon would be killed.
+    """Raise ``_UntrustedError`` if the disk can't read the file, or it is too short to be opened.
 
-    The scans at the start read most of it anyway.
+    LMDB maps it: for a bad block the daemon would be killed. The scans at the start read most of it anyway.
     """
-    chunk = bytearray(_CHUNK_BYTES)
+    chunk, read_bytes = bytearray(_CHUNK_BYTES), 0
     with file.open("rb", buffering=0) as data:
         try:
-            while data.readinto(chunk):
-                pass
+            while more_bytes := data.readinto(chunk):
+                read_bytes += more_bytes
         except OSError as problem:
             if problem.errno != errno.EIO:
                 raise
             raise _UntrustedError("damaged: the disk can't read it") from None
+    if read_bytes < 2 * mmap.PAGESIZE:
+        raise _UntrustedError("damaged: the file is cut short")
 
 
 def _verify(file: Path, doubt: Doubt) -> None:

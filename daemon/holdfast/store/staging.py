@@ -23,6 +23,7 @@ from holdfast.store.outside_calls import OutsideCalls
 from holdfast.store.outside_process import SHELTERED
 from holdfast.store.removal import remove
 from holdfast.store.space import NO_ROOM, Freeing, ignoring_full_disk
+from holdfast.store.unneeded import Unneeded
 from holdfast.system.file_id import FileId, disk_of, file_stat
 from holdfast.system.syscalls import RENAME_NOREPLACE, rename_with_flags, rewound
 
@@ -90,6 +91,7 @@ class Staging:
         self._area = Area(directory_fd, others)
         self._disk_at = disk_at
         self._numbers = itertools.count(1)
+        self._unneeded = Unneeded()
         self._elsewhere: dict[bytes, int] = {}
         """The descriptors of the directories of those files that are on other disks, by name."""
 
@@ -119,8 +121,8 @@ class Staging:
         self._elsewhere.pop(name, None)
 
     def discard(self, name: bytes) -> None:
-        """Remove a file that is not needed, if it still exists."""
-        _unlink_if_there(name, self._elsewhere.pop(name, self._area.first_fd))
+        """Remove a file that is not needed, if it still exists: now, or once the disk takes it."""
+        self._unneeded.remove(name, self._elsewhere.pop(name, self._area.first_fd))
 
     def clear(self) -> int:
         """Remove everything; return how many files there were."""
@@ -138,6 +140,7 @@ class Orphanage:
         self.directory_of = self._area.of
         """Returns the descriptor of the directory that a file comes to."""
         self._calls = calls
+        self._unneeded = Unneeded()
 
     def take(self, source_fd: int, name: bytes, inode: FileId) -> None:
         """Move the last name of ``inode`` here. Raises ``OSError``.
@@ -145,8 +148,9 @@ class Orphanage:
         If the disk has no room for a name here, the other one goes all the same: to delete must be possible on a full disk.
         So it is with ``shelter`` and ``shelter_open``. The file stays while it is open, and is lost to the next daemon.
         """
+        own, directory_fd = self._vacant(inode)
         try:
-            os.rename(name, b"%d" % inode, src_dir_fd=source_fd, dst_dir_fd=self._area.of(inode))
+            os.rename(name, own, src_dir_fd=source_fd, dst_dir_fd=directory_fd)
         except OSError as problem:
             if problem.errno not in NO_ROOM:
                 raise
@@ -155,21 +159,27 @@ class Orphanage:
     def shelter(self, source_fd: int, name: bytes, inode: FileId) -> None:
         """Give ``inode`` a second name here, so that the first may be renamed over. Raises ``OSError``."""
         self.release(inode)
+        own, directory_fd = self._vacant(inode)
         with ignoring_full_disk():
-            os.link(name, b"%d" % inode, src_dir_fd=source_fd, dst_dir_fd=self._area.of(inode), follow_symlinks=False)
+            os.link(name, own, src_dir_fd=source_fd, dst_dir_fd=directory_fd, follow_symlinks=False)
 
     def shelter_open(self, fd: int, inode: FileId) -> None:
         """Give ``inode``, which is open as ``fd``, a name here; its others are about to go. Raises ``OSError``."""
+        own, directory_fd = self._vacant(inode)
         with ignoring_full_disk():
-            os.link(f"/proc/self/fd/{fd}", b"%d" % inode, dst_dir_fd=self._area.of(inode), follow_symlinks=True)
+            os.link(f"/proc/self/fd/{fd}", own, dst_dir_fd=directory_fd, follow_symlinks=True)
 
     def release(self, inode: FileId) -> None:
-        """Remove the name here; the file is freed with its last descriptor."""
+        """Remove the name here, now or once the disk takes it; the file is freed with its last descriptor."""
         directory_fd = self._area.of(inode)
-        try:
-            os.unlink(b"%d" % inode, dir_fd=directory_fd)
-        except FileNotFoundError:
+        if not self._unneeded.remove(b"%d" % inode, directory_fd):
             self._discard(own_directory(inode), directory_fd)
+
+    def _vacant(self, inode: FileId) -> tuple[bytes, int]:
+        """Return the name that ``inode`` gets here, and the directory. Raises ``OSError``."""
+        name, directory_fd = b"%d" % inode, self._area.of(inode)
+        self._unneeded.make_way(name, directory_fd)
+        return name, directory_fd
 
     def _discard(self, name: bytes, directory_fd: int) -> None:
         """Remove a directory for one file, if it exists, without waiting: a call of an earlier daemon may have its lock.
@@ -285,13 +295,6 @@ class Trash:
         with suppress(OSError):
             os.rename(name, aside, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
             self._failures.append(f"trash/{aside.decode()}: {problem.strerror}")
-
-
-def _unlink_if_there(name: bytes, directory_fd: int) -> None:
-    try:
-        os.unlink(name, dir_fd=directory_fd)
-    except FileNotFoundError:
-        return
 
 
 def _clear(directory_fd: int, spared: bytes = b"/") -> int:

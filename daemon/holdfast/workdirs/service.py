@@ -32,7 +32,7 @@ from holdfast.store import Space
 from holdfast.system.processes import boot_id
 from holdfast.telemetry.slices import Slices
 from holdfast.workdirs.holder_process import Process, Volume, number_here
-from holdfast.workdirs.holding import Holding, holder_of
+from holdfast.workdirs.holding import TRANSIENT, Holding, holder_of
 from holdfast.workdirs.ownership import LEASE_FILE
 from holdfast.workdirs.records import Records
 from holdfast.workdirs.retention import Retention
@@ -260,13 +260,20 @@ class Workdirs:
         return WorkdirName.parse(place.path.rsplit(b"/", 1)[-1]) if is_directly_in_base else None
 
     def file_closed(self, node: Node) -> None:
-        """Note that the last handle of a file was closed: that of a lease file ends the hold if the process is gone too."""
+        """Note that the last handle of a file was closed: that of a lease file ends the hold if the process is gone too.
+
+        What can't be noted now, ``Retention`` notes when it looks at the directory next.
+        """
         if node.name != LEASE_FILE or node.parent is None:
             return
         path = path_of(node.parent)
         record = self._records.get(path) if path else None
         if path and record is not None and not record.released_seconds and self._holding.holder(path, record) is None:
-            self._holding.released(path, record)
+            try:
+                self._holding.released(path, record)
+            except TRANSIENT as problem:  # nobody waits for it, and the file is closed all the same
+                _log.warning("can't note yet that nobody holds %s: %s", os.fsdecode(path), problem)
+                self._wake()
 
     def _retain_seconds(self, role: str) -> float:
         return self._config.role(role).retain_seconds

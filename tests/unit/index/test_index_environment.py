@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -225,10 +226,42 @@ def test_a_damaged_file_is_kept_aside_and_the_index_begun_anew(path: Path, damag
     assert reopen(path).renewed is None
 
 
-def test_a_cut_file_is_told_as_such(path: Path) -> None:
+@pytest.mark.parametrize("in_order", [True, False], ids=["in-order", "killed"])
+@pytest.mark.parametrize("cut", [half, *(partial(os.truncate, length=length) for length in (0, 1, 4096, 5000, 8191))])
+def test_a_cut_file_is_told_as_such(path: Path, cut: Callable[[Path], None], in_order: bool) -> None:
+    """LMDB maps two pages before it looks at anything, and SIGBUS would end the daemon."""
+    index = begin(path, entries=5000)
+    if in_order:
+        index.close()
+    else:
+        crash(index)
+    cut(path / "data.mdb")
+    assert reopen(path).renewed is not None
+    assert reopen(path).renewed is None
+
+
+def test_a_file_cut_in_order_is_told_as_cut(path: Path) -> None:
     begin(path, entries=5000).close()
     half(path / "data.mdb")
     assert reopen(path).renewed == "damaged: the file is cut short"
+
+
+@pytest.mark.parametrize("in_order", [True, False], ids=["in-order", "killed"])
+@pytest.mark.parametrize("content", [None, b"", b"\0" * 8192, b"\xa5" * 8192, b"short"])
+def test_a_lock_that_is_gone_or_damaged_is_made_anew(path: Path, content: bytes | None, in_order: bool) -> None:
+    index = begin(path, entries=100)
+    if in_order:
+        index.close()
+    else:
+        crash(index)
+    (path / "lock.mdb").unlink()
+    if content is not None:
+        (path / "lock.mdb").write_bytes(content)
+    index = Index.open(path, "store", BOOT)
+    assert (index.renewed, index.entries.count()) == (None, 100)
+    index.entries.put(FileId(1000), ENTRY)
+    index.close()
+    assert reopen(path).renewed is None
 
 
 def out_of_order(file: Path) -> None:

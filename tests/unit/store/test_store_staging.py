@@ -116,6 +116,59 @@ def test_room_that_no_disk_has_is_refused_and_leaves_nothing(staging: Staging, t
     assert os.listdir(tmp_path / "fetching") == []
 
 
+class RefusingDisk:
+    """A disk that refuses to remove anything until it is mended."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._patch, self._unlink, self.asked = patch, os.unlink, list[bytes]()
+        patch.setattr(os, "unlink", self._refuse)
+
+    def mend(self) -> None:
+        self._patch.setattr(os, "unlink", self._unlink)
+
+    def _refuse(self, name: bytes, *, dir_fd: int) -> None:
+        self.asked.append(name)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.fixture
+def refusing_disk(monkeypatch: pytest.MonkeyPatch) -> RefusingDisk:
+    return RefusingDisk(monkeypatch)
+
+
+def test_what_the_disk_keeps_of_given_up_files_goes_when_it_can(
+    staging: Staging, refusing_disk: RefusingDisk, tmp_path: Path
+) -> None:
+    """Gain: the fetch that was given up ended the daemon. Only a few are tried at a time: the event loop waits for them."""
+    names = []
+    for _ in range(7):
+        name, fd = staging.create(5)
+        os.close(fd)
+        names.append(name)
+    for name in names[:6]:
+        staging.discard(name)
+    assert len(os.listdir(tmp_path / "fetching")) == 7
+    refusing_disk.asked.clear()
+    staging.discard(names[6])
+    assert len(refusing_disk.asked) == 5
+    refusing_disk.mend()
+    for _ in range(2):
+        staging.discard(names[6])
+    assert os.listdir(tmp_path / "fetching") == []
+
+
+def test_a_full_disk_that_keeps_the_staged_file_too_is_a_full_disk(
+    staging: Staging, refusing_disk: RefusingDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def disk_full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", disk_full)
+    with pytest.raises(OSError, match="No space left"):
+        staging.create(5)
+    refusing_disk.mend()
+
+
 def test_what_a_crash_left_is_cleared(staging: Staging, tmp_path: Path) -> None:
     directory = tmp_path / "fetching"
     (directory / "1").touch()
@@ -147,6 +200,41 @@ def test_an_orphan_lives_until_it_is_released(orphanage: Orphanage, tree: Path, 
     orphanage.release(FileId(inode))
     orphanage.release(FileId(inode))
     assert orphanage.clear() == 0
+
+
+def test_an_orphan_that_the_disk_keeps_goes_with_the_next_one(
+    orphanage: Orphanage, tree: Path, tree_fd: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gain: the file counted as open for ever, and if it was closed in the background, the daemon ended."""
+    for name in ("first", "second"):
+        (tree / name).touch()
+    first, second = (FileId((tree / name).stat().st_ino) for name in ("first", "second"))
+    orphanage.take(tree_fd, b"first", first)
+    orphanage.take(tree_fd, b"second", second)
+    disk = RefusingDisk(monkeypatch)
+    orphanage.release(first)
+    assert len(os.listdir(tmp_path / "orphans")) == 2
+    disk.mend()
+    orphanage.release(second)
+    assert os.listdir(tmp_path / "orphans") == []
+
+
+def test_a_name_that_the_disk_has_kept_makes_way_for_the_same_file(
+    orphanage: Orphanage, tree: Path, tree_fd: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """rename(2) of one name of a file over another one removes none, and so the file would have stayed in the tree."""
+    (tree / "name").touch()
+    inode = FileId((tree / "name").stat().st_ino)
+    orphanage.shelter(tree_fd, b"name", inode)
+    disk = RefusingDisk(monkeypatch)
+    orphanage.release(inode)
+    with pytest.raises(OSError, match="Input/output error"):
+        orphanage.take(tree_fd, b"name", inode)
+    disk.mend()
+    orphanage.take(tree_fd, b"name", inode)
+    assert (os.listdir(tree), os.listdir(tmp_path / "orphans")) == ([], [str(inode)])
+    orphanage.release(FileId(1))
+    assert os.listdir(tmp_path / "orphans") == [str(inode)]
 
 
 def test_a_sheltered_file_survives_a_rename_over_its_name(orphanage: Orphanage, tree: Path, tree_fd: int) -> None:

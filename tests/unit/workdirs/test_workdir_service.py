@@ -1,0 +1,33 @@
+"""What the working directories do when the disk takes nothing that they note."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from holdfast.errors import IndexUnwritableError
+from holdfast.index import WorkdirRecord
+from holdfast.workdirs import Workdirs, service
+from holdfast.workdirs.ownership import LEASE_FILE
+
+
+@pytest.mark.parametrize("problem", [OSError("Input/output error"), IndexUnwritableError("full")])
+def test_the_end_of_a_hold_that_can_not_be_noted_is_noted_later(monkeypatch: pytest.MonkeyPatch, problem: Exception) -> None:
+    """Gain: the last close of a lease file in the background ended the daemon."""
+
+    def refuse(path: bytes, record: WorkdirRecord) -> None:
+        raise problem
+
+    woken: list[bool] = []
+    record = WorkdirRecord("driver", "x", 1.0, 2.0)
+    workdirs: Any = SimpleNamespace(
+        _records=SimpleNamespace(get=lambda _: record),
+        _holding=SimpleNamespace(holder=lambda *_: None, released=refuse),
+        _wake=lambda: woken.append(True),
+    )
+    node: Any = SimpleNamespace(name=LEASE_FILE, parent=object())
+    monkeypatch.setattr(service, "path_of", lambda _: b"work/driver_x")
+    Workdirs.file_closed(workdirs, node)
+    assert woken == [True]
