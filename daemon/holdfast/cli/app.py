@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import NoReturn
 
 import typer
 from typer._click.exceptions import ClickException
+from typer._click.utils import PacifyFlushWrapper
 from typer.completion import completion_init  # type: ignore[attr-defined]  # it has no better place
 
 from holdfast import __version__
@@ -31,7 +33,7 @@ from holdfast.cli import (
 )
 from holdfast.cli.exit_status import HINTS, ExitStatus, code_of, exit_status
 from holdfast.cli.output import NOBODY_READS, fail, fail_as_json, writing
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, OutputError
 from holdfast.system import streams
 from holdfast.system.text import PrintableStream
 
@@ -102,7 +104,7 @@ def _run(*, as_json: bool) -> NoReturn:
         try:
             status = app(prog_name="holdfast", standalone_mode=not as_json)
         except SystemExit as end:
-            status = end.code
+            status = NOBODY_READS if isinstance(sys.stdout, PacifyFlushWrapper) else end.code  # typer's, for its help
         with writing():
             sys.stdout.flush()
         sys.exit(status)
@@ -127,4 +129,6 @@ def _told(code: str, message: str, status: ExitStatus, *, as_json: bool) -> Exit
 def _text(problem: HoldfastError | OSError) -> str:
     if isinstance(problem, HoldfastError):
         return str(problem)
+    if problem.errno == errno.EBADF:  # from typer: of our own descriptors none is closed
+        return str(OutputError(problem))
     return f"{problem.filename}: {problem.strerror}" if problem.filename else str(problem)

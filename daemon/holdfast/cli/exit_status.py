@@ -48,7 +48,7 @@ HINTS = {
 _BY_ERRNO = {
     **dict.fromkeys((errnos.ENOENT, errnos.EXDEV, errnos.ENAMETOOLONG), ExitStatus.NOT_THERE),
     errnos.ECONNREFUSED: ExitStatus.NO_DAEMON,
-    **dict.fromkeys((errnos.ENOSPC, errnos.EDQUOT, errnos.EROFS), ExitStatus.STORE_OR_DISK),
+    **dict.fromkeys((errnos.ENOSPC, errnos.EDQUOT, errnos.EROFS, errnos.EBADF), ExitStatus.STORE_OR_DISK),
     **dict.fromkeys((errnos.EBUSY, errnos.EAGAIN, errnos.ESTALE, errnos.ENFILE), ExitStatus.BUSY),
     **dict.fromkeys((errnos.EACCES, errnos.EPERM), ExitStatus.NO_RIGHT),
     errnos.EINVAL: ExitStatus.CONFIGURATION,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -28,7 +29,12 @@ NOBODY_READS = 141
 
 
 class _Console(Console):
-    """A console that ends the command when nobody reads its output any more."""
+    """A console that ends the command when nobody reads its output any more. A terminal that has no name is a dumb one."""
+
+    @property
+    def is_dumb_terminal(self) -> bool:
+        """True for a terminal that takes no escape sequences, as far as is known."""
+        return super().is_dumb_terminal or not os.environ.get("TERM")
 
     def on_broken_pipe(self) -> None:
         """Exit with ``NOBODY_READS``."""

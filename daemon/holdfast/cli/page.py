@@ -40,19 +40,20 @@ def ui(
     with asking_client(socket) as daemon:
         daemon.status()  # says what is wrong if nobody answers
     loopback = Loopback.listening(port)
-    if as_json:
-        print_json_line({"address": loopback.address})
-    else:
-        say(f"the page is at {loopback.address}")
-        say("it is for your eyes only, and ends with this command (Ctrl-C)")
-    with tempfile.TemporaryDirectory(prefix="holdfast-ui-") as directory:
-        if opens and any(os.environ.get(name) for name in _DISPLAYS):
-            _open(Path(directory), loopback.address)
-        try:
+    try:
+        if as_json:
+            print_json_line({"address": loopback.address})
+        else:
+            say(f"the page is at {loopback.address}")
+            say("it is for your eyes only, and ends with this command (Ctrl-C)")
+        with tempfile.TemporaryDirectory(prefix="holdfast-ui-") as directory:
+            if opens and any(os.environ.get(name) for name in _DISPLAYS):
+                _open(Path(directory), loopback.address)
             trio.run(loopback.serve, asking_socket(socket))
-        except KeyboardInterrupt:
-            if not as_json:
-                say("ended")
+    except* KeyboardInterrupt:  # in a group, if it came while a connection was waited for
+        pass
+    if not as_json:
+        say("ended")
 
 
 def _open(directory: Path, address: str) -> None:
