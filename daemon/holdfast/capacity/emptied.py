@@ -64,7 +64,13 @@ class EmptiedDirectories:
                 continue
             fd = self._tree.open_directory(name)
             try:
-                found += [b"/".join([name, *trail]) for trail, _, entries in self._tree.descend(fd) if not entries]
+                found += [b"/".join([name, *trail]) for trail in self._empty_below(fd)]
             finally:
                 os.close(fd)
         return found
+
+    def _empty_below(self, fd: int) -> list[list[bytes]]:
+        """Return the names that lead to empty directories; whether one on bad blocks is empty, nobody knows."""
+        bad: set[bytes] = set()
+        walk = self._tree.descend(fd, unreadable=lambda path, _: bad.add(path))
+        return [list(trail) for trail, _, entries in walk if not entries and b"/".join(trail) not in bad]

@@ -51,13 +51,17 @@ def remains(tree: Tree, index: Index, zones: ZoneMap) -> dict[str, Remains]:
     if not found:
         return {}
     dirty = {entry.path for _, entry in index.entries.scan({EntryState.DIRTY, EntryState.OPEN})}
-    files = {name: [path for path, _ in tree.walk(name)] for name in sorted(found)}
+    files = {name: [path for path, _ in tree.walk(name, unreadable=_tell_left_out)] for name in sorted(found)}
     unsent = {name: sum(path in dirty or _is_marked(tree, path) for path in paths) for name, paths in files.items()}
     return {
         os.fsdecode(name): Remains(len(paths), unsent[name], deletions[name])
         for name, paths in files.items()
         if paths or deletions[name]
     }
+
+
+def _tell_left_out(path: bytes, problem: OSError) -> None:
+    _log.warning("%s is left out: %s", os.fsdecode(path), problem)
 
 
 def _is_marked(tree: Tree, path: bytes) -> bool:
@@ -81,29 +85,34 @@ async def drop_copies_of_moved_stores(base: Foundation, environment: Mapping[str
     index = base.parts.index
     for name, section in base.parts.config.mounted_stores.items():
         place, last = _place_of(section, environment), index.place_of_store(name)
+        has_all = True
         if last not in (None, place, section.url):  # the latter is what earlier versions noted
-            dropped = await _drop_copies(base, os.fsencode(name))
+            dropped, has_all = await _drop_copies(base, os.fsencode(name))
             _log.warning("stores.%s.url is another place than in the last run: %d copies were dropped", name, dropped)
-        if last != place:
+        if last != place and has_all:
             with suppress(IndexUnwritableError):  # the next run compares with the older place
                 index.note_place_of_store(name, place)
 
 
-async def _drop_copies(base: Foundation, zone: bytes) -> int:
-    parts, dropped = base.parts, 0
-    files = await trio.to_thread.run_sync(lambda: list(parts.store.tree.walk(zone)))
+async def _drop_copies(base: Foundation, zone: bytes) -> tuple[int, bool]:
+    """Drop all copies; return how many, and whether the disk could read all directories."""
+    parts, dropped, left_out = base.parts, 0, list[tuple[bytes, OSError]]()
+    walk = parts.store.tree.walk(zone, unreadable=lambda *each: left_out.append(each))
+    files = await trio.to_thread.run_sync(lambda: list(walk))
+    for path, problem in left_out:
+        _tell_left_out(path, problem)
     for path, stat in files:
         entry = parts.index.entries.get(stat.st_ino)
         if entry is not None and entry.state is EntryState.CLEAN and entry.name_at(path) is not None:
             dropped += await _drop(base, path, stat.st_ino)
-    return dropped
+    return dropped, not left_out
 
 
 async def _drop(base: Foundation, path: bytes, inode: FileId) -> bool:
     try:
         await base.hot.settle(inode)
         return base.copies.drop(path, inode)
-    except FileBusyError as problem:
+    except (FileBusyError, OSError) as problem:
         # Its next open finds that it is not the store's object, because the index does not know it any more.
         _log.warning("%r can't be removed: %s", path, problem)
         base.parts.index.entries.discard(inode)

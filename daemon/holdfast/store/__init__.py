@@ -1,7 +1,7 @@
 """The local store: one directory on one file system that contains everything this node keeps."""
 
 from holdfast.store.change_stamps import LONGEST_TICK_NS, Stamp, Stamps, stamp_of
-from holdfast.store.descent import DIRECTORY, descend
+from holdfast.store.descent import DIRECTORY, Unreadable, descend
 from holdfast.store.directory_times import ImpliedTimes, advance_mtime, keeping_mtime
 from holdfast.store.file_notes import (
     digest_when_placed,

@@ -7,12 +7,16 @@ directory that is moved meanwhile.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
 from holdfast.system.file_id import FileId, file_stat, listed_ids
+
+Unreadable = Callable[[bytes, OSError], object]
+"""Is told the path of what a walk leaves out because the disk can't read it, below where the walk began, and the error."""
 
 DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -31,6 +35,10 @@ class _Level(NamedTuple):
     """Subdirectories that were not visited yet."""
 
 
+_BAD_BLOCKS = (errno.EIO, errno.EUCLEAN)
+"""What a file system says of what it has lost, as opposed to a disk that is gone or answers no more."""
+
+
 def _any(_: Entry) -> bool:
     return True
 
@@ -44,19 +52,24 @@ def descend(
     deepest: int | None = None,
     enters: Callable[[Entry], bool] = _any,
     opened: Callable[[int, bytes], int] = _open_child,
+    unreadable: Unreadable | None = None,
 ) -> Iterator[tuple[list[bytes], int, list[Entry]]]:
     """Yield every directory from ``top_fd`` down: the names that lead to it, its ``O_PATH`` descriptor, its entries.
 
     Names and descriptor are valid until the next step. Directories more than ``deepest`` levels down, those that ``enters``
     denies, those that vanish and those that this user may not read are left out. ``opened`` opens a subdirectory. Waits for
-    the disk: call it in a thread. Raises ``OSError``.
+    the disk: call it in a thread. Raises ``OSError``; with ``unreadable``, what is on bad blocks is left out.
     """
     fd = os.open(b".", DIRECTORY, dir_fd=top_fd)
     trail: list[bytes] = []
     levels: list[_Level] = []
     try:
         while True:
-            entries = _entries(fd)
+            try:
+                entries = _entries(fd)
+            except OSError as problem:
+                leave_out(b"/".join(trail), problem, unreadable)
+                entries = []
             subdirectories = [entry.name for entry in entries if entry.is_directory and enters(entry)]
             levels.append(_Level(file_stat(fd).st_ino, subdirectories if deepest is None or len(trail) < deepest else []))
             yield trail, fd, entries
@@ -69,8 +82,12 @@ def descend(
                     del trail[-1]
                     fd = _returned(fd, top_fd, trail, levels, opened)
                 name = levels[-1].left.pop()
-                with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+                try:
                     child = opened(fd, name)
+                except (FileNotFoundError, NotADirectoryError, PermissionError):
+                    continue
+                except OSError as problem:
+                    leave_out(b"/".join([*trail, name]), problem, unreadable)
             os.close(fd)
             fd = child
             trail.append(name)
@@ -107,3 +124,10 @@ def _entries(fd: int) -> list[Entry]:
         listed_id = listed_ids(fd)
         return [Entry(os.fsencode(one.name), listed_id(one), one.is_dir(follow_symlinks=False)) for one in entries]
     return []
+
+
+def leave_out(path: bytes, problem: OSError, unreadable: Unreadable | None) -> None:
+    """Tell of what is left out because its blocks are bad. Raises the error if it says anything else, or nobody is told."""
+    if unreadable is None or problem.errno not in _BAD_BLOCKS:
+        raise problem
+    unreadable(path, problem)

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import TypeVar
 
-from holdfast.store.descent import DIRECTORY, descend
+from holdfast.store.descent import DIRECTORY, Unreadable, descend, leave_out
 from holdfast.store.descent import Entry as DirectoryEntry
 from holdfast.store.directory_times import ImpliedTimes, keeping_mtime
 from holdfast.store.held_directories import HeldDirectories
@@ -206,36 +206,56 @@ class Tree:
             return NO_FILE
 
     def walk(
-        self, path: bytes, *, directories: bool = False, is_wanted: Callable[[bytes], bool] = lambda _: True
+        self,
+        path: bytes,
+        *,
+        directories: bool = False,
+        is_wanted: Callable[[bytes], bool] = lambda _: True,
+        unreadable: Unreadable | None = None,
     ) -> Iterator[tuple[bytes, FileStat]]:
         """Yield ``(path, stat)`` of everything below the directory at ``path``, including directories only if asked for.
 
         What is not wanted, by its path, costs no stat.
         Files that vanish meanwhile are left out, and those more than 1,024 levels down, which no store can keep. It waits
-        for the disk: call it in a thread.
+        for the disk: call it in a thread. Raises ``OSError``; with ``unreadable``, what is on bad blocks is left out.
         """
         try:
             top_fd = self.open_directory(path)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return
         try:
-            for trail, fd, entries in self.descend(top_fd, _DEEPEST_WALK):
+            below = unreadable and (lambda name, problem: unreadable(path + b"/" + name if path else name, problem))
+            for trail, fd, entries in self.descend(top_fd, _DEEPEST_WALK, unreadable=below):
                 above = b"/".join([path, *trail] if path else trail)
                 for entry in entries:
                     child = above + b"/" + entry.name if above else entry.name
                     if (directories or not entry.is_directory) and is_wanted(child):
-                        with suppress(FileNotFoundError, PermissionError):
-                            yield child, file_stat(entry.name, dir_fd=fd, follow_symlinks=False)
+                        try:
+                            stat = file_stat(entry.name, dir_fd=fd, follow_symlinks=False)
+                        except (FileNotFoundError, PermissionError):
+                            continue
+                        except OSError as problem:
+                            leave_out(child, problem, unreadable)
+                        else:
+                            yield child, stat
         finally:
             os.close(top_fd)
 
     def descend(
-        self, top_fd: int, deepest: int | None = None, enters: Callable[[DirectoryEntry], bool] | None = None
+        self,
+        top_fd: int,
+        deepest: int | None = None,
+        enters: Callable[[DirectoryEntry], bool] | None = None,
+        unreadable: Unreadable | None = None,
     ) -> Iterator[tuple[list[bytes], int, list[DirectoryEntry]]]:
         """Walk as ``descend`` of ``store.descent`` does, and leave out what is in held directories."""
         has = self.held.has
         return descend(
-            top_fd, deepest, lambda entry: not has(entry.inode) and (enters is None or enters(entry)), self.open_child
+            top_fd,
+            deepest,
+            lambda entry: not has(entry.inode) and (enters is None or enters(entry)),
+            self.open_child,
+            unreadable,
         )
 
     def remove_empty_directories(self, path: bytes) -> list[tuple[bytes, FileId]]:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -142,6 +143,41 @@ def test_a_walk_finds_all_that_is_no_directory(tree: Tree, root: Path) -> None:
     assert sorted(path for path, _ in tree.walk(b"a/b")) == [b"a/b/z"]
     assert list(tree.walk(b"missing")) == []
     assert list(tree.walk(b"x")) == []
+
+
+@pytest.fixture
+def bad_blocks(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Return the names of directories that the disk can't read."""
+    names: set[str] = set()
+    scandir = os.scandir
+
+    def scan(path: str) -> Any:
+        if Path(path).readlink().name in names:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    return names
+
+
+def test_a_walk_goes_round_a_directory_on_bad_blocks_if_somebody_wants_to_know_of_it(
+    tree: Tree, root: Path, bad_blocks: set[str]
+) -> None:
+    """Gain: a scrub, and the look for what earlier zones have left, ended the daemon, at each of its starts."""
+    for name in ("a/bad", "b"):
+        (root / name).mkdir(parents=True)
+        (root / name / "file").touch()
+    (root / "a/file").touch()
+    bad_blocks.add("bad")
+    left_out: list[tuple[bytes, OSError]] = []
+    found = [path for path, _ in tree.walk(b"", unreadable=lambda *each: left_out.append(each))]
+    assert sorted(found) == [b"a/file", b"b/file"]
+    assert [(path, problem.errno) for path, problem in left_out] == [(b"a/bad", errno.EIO)]
+    left_out.clear()
+    assert [path for path, _ in tree.walk(b"a", unreadable=lambda *each: left_out.append(each))] == [b"a/file"]
+    assert [path for path, _ in left_out] == [b"a/bad"]
+    with pytest.raises(OSError, match="Input/output error"):
+        list(tree.walk(b""))
 
 
 def test_a_walk_leaves_out_what_vanishes_meanwhile(tree: Tree, root: Path) -> None:

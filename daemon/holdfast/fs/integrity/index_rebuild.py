@@ -3,7 +3,7 @@
 Marked files go to the writeback queue; all others are compared with the store (``Verifier``). Marked files of a store that
 is not configured get a dirty entry, for a daemon that has the store again. A file that is opened earlier is checked by its
 open, so nothing has to wait for the rebuild. It may be cut off at any point: the next run of the daemon begins it again. So
-does a run after one in which a disk was not there.
+does a run after one in which a disk was not there, or could not read a directory.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ class IndexRebuild:
         self._policy, self._events = base.policy, base.parts.events
         self._tree, self._index = base.parts.store.tree, base.parts.index
         self._has_all = not any(disk.is_absent for disk in base.parts.store.others.disks)
+        self._unreadable: list[tuple[bytes, OSError]] = []
+        """What the walk has left out, and why."""
         self._verifier = verifier
         self._queue = queue
 
@@ -36,12 +38,14 @@ class IndexRebuild:
         if not self._index.is_to_be_rebuilt():
             return
         paths = await trio.to_thread.run_sync(self._files)
+        for path, problem in self._unreadable:
+            self._events.emit("rebuild-skipped", path=os.fsdecode(path), problem=str(problem))
         for path in paths:
             try:
                 await self._look_at(path)
             except (OSError, HoldfastError) as problem:
                 self._events.emit("rebuild-skipped", path=os.fsdecode(path), problem=str(problem))
-        if self._has_all:
+        if self._has_all and not self._unreadable:
             self._note_rebuilt()
         if paths:
             self._events.emit("index-rebuilt", files=len(paths))
@@ -64,7 +68,7 @@ class IndexRebuild:
 
     def _files(self) -> list[bytes]:
         found = []
-        for path, _ in self._tree.walk(b""):
+        for path, _ in self._tree.walk(b"", unreadable=lambda *found: self._unreadable.append(found)):
             name = self._policy.of_path(path)
             if name is None or name.sends:
                 found.append(path)

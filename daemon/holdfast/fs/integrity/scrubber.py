@@ -45,7 +45,8 @@ class Scrubber:
 
     async def _pass(self) -> None:
         files = bytes_read = corrupt = 0
-        async with aclosing(self._verifier.known_files(b"")) as found:
+        left_out: list[tuple[bytes, OSError]] = []
+        async with aclosing(self._verifier.known_files(b"", lambda *each: left_out.append(each))) as found:
             async for inode, path in found:
                 try:
                     intact = await self._verifier.check_at(path, inode)
@@ -58,4 +59,6 @@ class Scrubber:
                 if not self._bytes_per_second:
                     return
                 await trio.sleep(size_bytes / self._bytes_per_second)
+        for path, refusal in left_out:
+            self._events.emit("scrub-skipped", path=os.fsdecode(path), problem=str(refusal))
         self._events.emit("scrubbed", files=files, bytes=bytes_read, corrupt=corrupt)

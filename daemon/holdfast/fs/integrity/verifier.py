@@ -25,7 +25,7 @@ from holdfast.fs.foundation import Foundation
 from holdfast.fs.integrity.digest_queue import DigestQueue
 from holdfast.fs.integrity.proof import Proof, proof
 from holdfast.index import INTACT, CachedName, Entry, EntryState
-from holdfast.store import is_unsent, noted_digest, renew_noted_digest
+from holdfast.store import Unreadable, is_unsent, noted_digest, renew_noted_digest
 from holdfast.system.file_id import FileId, FileStat, file_stat
 
 _log = logging.getLogger("holdfast.fs")
@@ -129,16 +129,21 @@ class Verifier:
         finally:
             os.close(fd)
 
-    async def known_files(self, wanted: bytes) -> AsyncGenerator[tuple[FileId, bytes], None]:
-        """Yield inode and path of every file at or below ``wanted`` that has a digest. Close it if it is left early."""
-        with closing(self._known_files(wanted)) as files:
+    async def known_files(
+        self, wanted: bytes, unreadable: Unreadable | None = None
+    ) -> AsyncGenerator[tuple[FileId, bytes], None]:
+        """Yield inode and path of every file at or below ``wanted`` that has a digest. Close it if it is left early.
+
+        ``unreadable``, in a thread, is told of directories on bad blocks, which are left out; else they raise ``OSError``.
+        """
+        with closing(self._known_files(wanted, unreadable)) as files:
             while some := await trio.to_thread.run_sync(lambda: list(islice(files, _FILES_AT_ONCE))):
                 for inode, path in some:
                     yield inode, path
 
-    def _known_files(self, wanted: bytes) -> Generator[tuple[FileId, bytes], None, None]:
+    def _known_files(self, wanted: bytes, unreadable: Unreadable | None) -> Generator[tuple[FileId, bytes], None, None]:
         linked: set[FileId] = set()
-        for path, stat in self._files_at(wanted):
+        for path, stat in self._files_at(wanted, unreadable):
             entry = self._index.entries.get(stat.st_ino)
             if entry is not None and entry.digest and entry.state in INTACT:
                 if stat.st_nlink > 1:
@@ -147,12 +152,12 @@ class Verifier:
                     linked.add(stat.st_ino)
                 yield stat.st_ino, path
 
-    def _files_at(self, wanted: bytes) -> Iterable[tuple[bytes, FileStat]]:
+    def _files_at(self, wanted: bytes, unreadable: Unreadable | None) -> Iterable[tuple[bytes, FileStat]]:
         try:
             stat = self._tree.stat(wanted)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return self._tree.walk(wanted) if stat_module.S_ISDIR(stat.st_mode) else [(wanted, stat)]
+        return self._tree.walk(wanted, unreadable=unreadable) if stat_module.S_ISDIR(stat.st_mode) else [(wanted, stat)]
 
     def digest_soon(self, path: bytes) -> None:
         """Hash the file at ``path`` in the background and store its digest. Does nothing if too many wait (``DigestQueue``).
