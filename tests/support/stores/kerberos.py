@@ -41,9 +41,11 @@ class KerberosClient:
         return next(line for line in self._run("klist").splitlines() if "krbtgt/" in line)
 
     def _run(self, program: str, *arguments: str | Path) -> str:
-        libraries = next(self.packages.glob("usr/lib/*/libkrb5.so.3")).parent
-        command = [self.packages / "usr/bin" / program, *arguments]
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries)}
+        programs = self.packages / "usr/bin"
+        name = next(name for name in (program, f"{program}.mit") if (programs / name).exists())  # the latter on Debian 13
+        libraries = {str(library.parent) for library in self.packages.glob("usr/lib/*/*.so.*")}  # that the system lacks
+        command = [programs / name, *arguments]
+        environment = {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(libraries)}
         return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
 
 
