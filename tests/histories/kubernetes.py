@@ -18,13 +18,14 @@ from pathlib import Path
 from tests.support.daemons.node import wait_until
 from tests.support.kubernetes.application_pods import restricted_pod
 from tests.support.kubernetes.cluster import KubernetesCluster, kubernetes_cluster, run_with_a_network_of_its_own
+from tests.support.kubernetes.driver import MOST_BYTES
 from tests.support.kubernetes.kubectl import wait_for_kubernetes
 from tests.support.kubernetes.programs import VERSION
 from tests.support.kubernetes.release import MOUNTPOINT, Release
 from tests.support.kubernetes.watching_pods import WatchingPods
 from tests.support.stores.s3 import serving_versitygw
 
-_MOST_MEMORY = {"keeper": 15_000_000, "csi": 40_000_000}
+_MOST_MEMORY = {"keeper": 15_000_000, "csi": MOST_BYTES}
 """In bytes, of one process."""
 _HEAD = "| what happened | until all was ready again | longest wait of a pod | errors in pods |"
 

@@ -18,7 +18,7 @@ from holdfast.mount.mountpoint import Life
 from tests.conftest import NodeFactory
 from tests.support.daemons.node import Node, wait_until
 from tests.support.kernel.id_mapping import id_mapped, user_namespace
-from tests.support.kubernetes.driver import CsiDriver, refusal
+from tests.support.kubernetes.driver import MOST_BYTES, CsiDriver, refusal
 from tests.support.processes.memory import memory
 from tests.support.tools.go_programs import BuildError, go_program
 
@@ -59,10 +59,12 @@ def test_csi_sanity_finds_no_fault(node: Node, kubelet: Path) -> None:
     assert list(node.checkpoints.glob("volumes/*")), "it has worked on the mount"
 
 
-def test_it_takes_40_mb_without_openssl_which_would_be_an_eighth_more(node: Node, kubelet: Path) -> None:
+def test_it_takes_some_40_mb_without_openssl_which_would_be_an_eighth_more(node: Node, kubelet: Path) -> None:
+    with CsiDriver(node, kubelet).running():  # it may have to compile itself, which takes 3 MB, and no installed one does
+        pass
     with CsiDriver(node, kubelet).running() as driver:
         driver.publish("job", {"workdir": "executor/x"})
-        assert memory(driver.pid).resident < 40_000_000, memory(driver.pid)
+        assert memory(driver.pid).resident < MOST_BYTES, memory(driver.pid)
         loaded = Path(f"/proc/{driver.pid}/maps").read_text()
         assert ("cygrpc" in loaded, "libcrypto" in loaded, "libssl" in loaded) == (True, False, False)
         driver.unpublish("job")
