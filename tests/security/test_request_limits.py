@@ -144,3 +144,24 @@ def _opened_by(user: User, path: Path) -> Iterator[None]:
         thread.join()
         for fd in (reader, is_open, tells):
             os.close(fd)
+
+
+@pytest.mark.promise("store-turns")
+def test_attributes_of_objects_that_are_fetched_count_for_who_sets_them(make_node: NodeFactory) -> None:
+    """Gain: setting an attribute fetches the whole object, before the requests of everybody else."""
+    node = make_node(limits__requests_per_user=2).start()
+    node.checkpoints.chmod(0o1777)
+    directory = node.checkpoints / "mallorys"
+
+    def makes() -> None:
+        directory.mkdir()
+        for number in range(50):
+            (directory / f"{number}").write_bytes(b"x" * 100_000)
+
+    MALLORY.do(makes)
+    with node.client() as client:
+        for _ in client.evict(str(directory)):
+            pass
+    with Flood(MALLORY, 50, lambda number: os.setxattr(directory / f"{number}", "user.a", b"x")).running():
+        pass
+    assert {told["uid"] for told in node.events("limit-reached")} == {MALLORY.uid}

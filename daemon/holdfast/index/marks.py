@@ -9,10 +9,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from holdfast.digest import digest_of
-from holdfast.index.database import Database
+from holdfast.index.database import Database, key_after
 from holdfast.index.records import CachedName, decoded_name, encoded
 from holdfast.system.file_id import FileId
 
@@ -61,22 +61,27 @@ class NameMarks:
         """Say whether ``path`` is hidden."""
         return self._whiteouts.get(_bounded(path)) is not None
 
-    def whited_out_below(self, path: bytes) -> list[bytes]:
-        """Return all paths below ``path`` that are hidden."""
-        return [hidden for _, hidden in self._hidden_below(path)]
+    def whited_out_below(self, path: bytes, after: bytes = b"", most: int | None = None) -> list[bytes]:
+        """Return the paths below ``path`` that are hidden: up to ``most``, after ``after`` in an order of their own."""
+        return [hidden for _, hidden in islice(self._hidden_below(path, after), most)]
 
-    def uncover_below(self, path: bytes) -> None:
-        """Show everything that the store has below ``path`` again."""
-        if keys := [key for key, _ in self._hidden_below(path)]:
+    def uncover_below(self, path: bytes, most: int | None = None) -> bool:
+        """Show everything that the store has below ``path`` again; only the first ``most`` paths if it is given.
+
+        Return whether that was all.
+        """
+        keys = [key for key, _ in islice(self._hidden_below(path), most)]
+        if keys:
             with self._whiteouts.writing() as transaction:
                 for key in keys:
                     transaction.delete(key)
+        return most is None or len(keys) < most
 
-    def _hidden_below(self, path: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the key of each hidden path below ``path``, and that path."""
+    def _hidden_below(self, path: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Yield the key of each hidden path below ``path``, and that path, beginning after the path ``after``."""
         prefix = path + b"/"
         start = prefix[:_CUT_BYTES]
-        records = self._whiteouts.records(start, _FEW)
+        records = self._whiteouts.records(key_after(_bounded(after)) if after else start, _FEW)
         return (
             record for record in takewhile(lambda each: each[0].startswith(start), records) if record[1].startswith(prefix)
         )

@@ -80,11 +80,14 @@ class Retention:
                 path = left.pop()
                 record = self.records.get(path)
                 if record is not None:
-                    due = min(due, self._expire(path, record, now))
+                    due = min(due, self._expire(path, record, now, left))
         return due
 
-    def _expire(self, path: bytes, record: WorkdirRecord, now: float) -> float:
-        """Remove a directory after its retention time; return when it must be checked again."""
+    def _expire(self, path: bytes, record: WorkdirRecord, now: float, left: list[bytes]) -> float:
+        """Remove a directory after its retention time; return when it must be checked again.
+
+        One in which very many names were deleted comes back to ``left`` for its next part.
+        """
         try:
             if not self.tree.exists(path):
                 self._discard(path, record)
@@ -99,6 +102,10 @@ class Retention:
             expires = record.released_seconds + self.retain_seconds(record.role)
             if expires > now:
                 return expires
+            if self.tree.hides_many(path):
+                self.tree.show_some_again(path)
+                left.append(path)
+                return math.inf
             self._remove(path, record)
         except Exception as problem:  # noqa: BLE001 whatever a user has made of his directory, it must not end the daemon
             self._tell_once(path, problem)

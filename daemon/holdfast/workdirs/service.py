@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import trio
@@ -30,6 +31,7 @@ from holdfast.fs.inodes.node import Node, path_of
 from holdfast.index import WorkdirRecord
 from holdfast.store import Space
 from holdfast.system.processes import boot_id
+from holdfast.system.waits import before_waiting
 from holdfast.telemetry.slices import Slices
 from holdfast.workdirs.holder_process import Process, Volume, number_here
 from holdfast.workdirs.holding import TRANSIENT, Holding, holder_of
@@ -127,8 +129,15 @@ class Workdirs:
         if held is None and adopts:
             await self._tree.adopt(path, owner)
             held = self._held_by(path, holder)  # somebody else may have been faster
+        while held is None and self._tree.hides_many(path):
+            with self._telling_refusals(path, owner[0]):
+                self._tree.check_owner(path, owner[0])
+            self._tree.show_some_again(path)
+            await trio.lowlevel.checkpoint()
+            held = self._held_by(path, holder)
         if held is None:
-            self._prepare(path, owner)
+            with self._telling_refusals(path, owner[0]):
+                self._tree.prepare(path, owner)
             held = self._describe(path, self._holding.hold(path, name, holder))
             self._new.set()
             self._wake()
@@ -151,11 +160,12 @@ class Workdirs:
             f"{os.fsdecode(path)} is held by {holder} since {since}; end that process, or acquire with another id"
         )
 
-    def _prepare(self, path: bytes, owner: tuple[int, int]) -> None:
+    @contextmanager
+    def _telling_refusals(self, path: bytes, uid: int) -> Iterator[None]:
         try:
-            self._tree.prepare(path, owner)
+            yield
         except ForeignWorkdirError as problem:
-            self._events.emit("workdir-refused", path=os.fsdecode(path), problem=str(problem), uid=owner[0])
+            self._events.emit("workdir-refused", path=os.fsdecode(path), problem=str(problem), uid=uid)
             raise
 
     def release(self, role: str, resource_id: str, volume: str = "") -> Workdir:
@@ -236,6 +246,15 @@ class Workdirs:
         problem = "the process is in no process namespace that the daemon sees: nobody would know when it ends"
         self._events.emit("workdir-refused", path=os.fsdecode(place.path), problem=problem, uid=caller.uid)
         raise ZoneNotPermittedError(f"{os.fsdecode(place.path)}: {problem}")
+
+    async def before_new_directory(self, place: ZonePath) -> None:
+        """Show again what was deleted in a directory that was here under this name, if there is none now."""
+        if self._name_at(place) is None:
+            return
+        while self._tree.hides_many(place.path) and not self._tree.exists(place.path):
+            await before_waiting()
+            self._tree.show_some_again(place.path)
+            await trio.lowlevel.checkpoint()
 
     def directory_made(self, place: ZonePath, caller: Caller) -> None:
         """Record that a process acquired a directory by making it in a base (mkdir(2)).

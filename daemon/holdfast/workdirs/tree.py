@@ -20,6 +20,8 @@ from holdfast.zones import SKELETON, VOLATILE, WorkdirName, ZoneKind, is_at_or_b
 _MAKE_LEASE = os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_PASSES = 10
 _IN_ONE_GO = 100
+_SHOWN_AGAIN_AT_ONCE = 5000
+"""The number of names that take two milliseconds."""
 _SMALL_BYTES = 64 * 1024
 """The size of a directory that is looked into in order to leave it alone if it is empty."""
 _OPEN_LEASE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -180,6 +182,24 @@ class WorkdirTree:
 
     def _attributes_changed(self, inode: FileId) -> None:
         self._invalidation.attributes_changed(self._nodes.id_of(inode))
+
+    def check_owner(self, path: bytes, owner: int) -> None:
+        """Raise ``ForeignWorkdirError`` if there is a directory at ``path`` that is not its own (``ownership``)."""
+        if not self._is_root or not self.exists(path):
+            return
+        fd = self._tree.open_directory(path)
+        try:
+            ownership.check(path, fd, owner)
+        finally:
+            os.close(fd)
+
+    def hides_many(self, path: bytes) -> bool:
+        """Say whether more names that are in the store were deleted below ``path`` than are shown again in one step."""
+        return len(self._marks.whited_out_below(path, most=_SHOWN_AGAIN_AT_ONCE + 1)) > _SHOWN_AGAIN_AT_ONCE
+
+    def show_some_again(self, path: bytes) -> None:
+        """Show some of the names again that were deleted below ``path``: call it while it ``hides_many``, with pauses."""
+        self._marks.uncover_below(path, _SHOWN_AGAIN_AT_ONCE)
 
     def remove(self, path: bytes) -> None:
         """Remove the directory at ``path`` with everything in it. Call it in ``one_step``."""

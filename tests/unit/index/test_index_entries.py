@@ -288,6 +288,19 @@ def test_whiteouts_below_a_directory_go_together(marks: NameMarks) -> None:
     assert [path for path in below + beside if marks.is_whited_out(path)] == beside
 
 
+def test_whiteouts_below_a_directory_are_told_and_go_in_parts(marks: NameMarks) -> None:
+    below = [b"work/tm_1/%d" % number for number in range(10)]
+    for path in [*below, b"work/tm_10/a"]:
+        marks.white_out(path)
+    first = marks.whited_out_below(b"work/tm_1", most=4)
+    assert first + marks.whited_out_below(b"work/tm_1", after=first[-1]) == below
+    assert not marks.uncover_below(b"work/tm_1", most=6)
+    assert marks.whited_out_below(b"work/tm_1") == below[6:]
+    assert marks.uncover_below(b"work/tm_1", most=6)
+    assert marks.whited_out_below(b"work/tm_1") == []
+    assert marks.is_whited_out(b"work/tm_10/a")
+
+
 @pytest.mark.parametrize("length", [400, 463, 464, 465, 479, 480, 481, 511, 512, 1000, 4000])
 def test_whiteouts_below_a_long_path_go_together(marks: NameMarks, length: int) -> None:
     directory = (b"d/" * 2000)[: length - 1] + b"e"

@@ -191,6 +191,7 @@ class ImmediateReplies:
     async def _mkdir(self, directory: Node, body: bytes, caller: Caller) -> Answer:
         mode = wire_format.MKDIR.unpack_from(body)[0] & 0o7777
         name = body[wire_format.MKDIR.size : -1]
+        await self._files.making.before_directory(directory, name)
         node, stat = self._files.making.directory(directory, name, mode, caller)
         return _entry(self._files.lookup.new(node, stat))
 

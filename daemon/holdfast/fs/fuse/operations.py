@@ -92,13 +92,17 @@ class Operations(pyfuse3.Operations):
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
         make = partial(self._files.making.directory, parent, name, mode & 0o7777, _caller(ctx), attempt)
-        return entry_of(self._files.lookup.new(*await self._room(parent).with_room_at_once(make)))
+        async with self._turns.names.of(ctx.uid):
+            await self._files.making.before_directory(parent, name)
+            made = await self._room(parent).with_room_at_once(make)
+        return entry_of(self._files.lookup.new(*made))
 
     @replies
     async def mknod(self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
         make = partial(self._files.making.special, parent, name, mode, rdev, _caller(ctx), attempt)
-        node, stat = await self._room(parent).with_room_at_once(make)
+        async with self._turns.names.of(ctx.uid):
+            node, stat = await self._room(parent).with_room_at_once(make)
         async with self._turns.commits.of(ctx.uid):
             await self._files.send_new(node)
         return entry_of(self._files.lookup.new(node, stat))
@@ -107,7 +111,9 @@ class Operations(pyfuse3.Operations):
     async def symlink(self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
         parent, attempt = self._node(parent_inode), self._attempt()
         make = partial(self._files.making.symlink, parent, name, target, _caller(ctx), attempt)
-        return entry_of(self._files.lookup.new(*await self._room(parent).with_room_at_once(make)))
+        async with self._turns.names.of(ctx.uid):
+            made = await self._room(parent).with_room_at_once(make)
+        return entry_of(self._files.lookup.new(*made))
 
     @replies
     async def link(self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext) -> EntryAttributes:
@@ -214,13 +220,15 @@ class Operations(pyfuse3.Operations):
     async def _setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
         node, attempt = self._node(inode), self._attempt()
         self._files.guard.check_open(node, os.O_RDONLY, _caller(ctx))
-        await self._room(node).with_room(partial(self._files.xattrs.set, node, name, value, attempt), len(value))
+        async with self._turns.names.of(ctx.uid):
+            await self._room(node).with_room(partial(self._files.xattrs.set, node, name, value, attempt), len(value))
 
     @replies
     async def removexattr(self, inode: int, name: bytes, ctx: RequestContext) -> None:
         node, attempt = self._node(inode), self._attempt()
         self._files.guard.check_open(node, os.O_RDONLY, _caller(ctx))
-        await self._files.xattrs.remove(node, name, attempt)
+        async with self._turns.names.of(ctx.uid):
+            await self._files.xattrs.remove(node, name, attempt)
 
     # --- files -------------------------------------------------------------------------------------------------------
 

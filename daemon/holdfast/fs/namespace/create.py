@@ -191,6 +191,9 @@ class DirectoryRules(Protocol):
     def check_new_directory(self, place: ZonePath, caller: Caller) -> None:
         """Raise an error if ``caller`` may not make a directory at ``place``."""
 
+    async def before_new_directory(self, place: ZonePath) -> None:
+        """Do what takes long before a directory is made at ``place``, if there is none. It need not be made then."""
+
     def directory_made(self, place: ZonePath, caller: Caller) -> None:
         """Note that ``caller`` has made a directory at ``place``; the reply follows."""
 
@@ -205,6 +208,12 @@ class Making:
         self._zones, self._index, self._view = base.parts.zones, base.parts.index, base.view
         self._rules = rules
         self._guard = guard
+
+    async def before_directory(self, parent: Node, name: bytes) -> None:
+        """Do what takes long before ``directory``."""
+        place = self._directories.place(parent)
+        if place.zone.kind is ZoneKind.BASE and (child := self._zones.child(place, name)) is not None:
+            await self._rules.before_new_directory(child)
 
     def directory(
         self, parent: Node, name: bytes, mode: int, caller: Caller, attempt: Attempt = FIRST
