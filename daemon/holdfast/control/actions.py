@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat as stat_module
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from itertools import islice
 from typing import Generic, TypeVar
@@ -34,11 +34,13 @@ from holdfast.fs.namespace.lookup import Found
 from holdfast.index import EntryState
 from holdfast.system.file_id import FileId
 from holdfast.system.text import shown
+from holdfast.telemetry.slices import Slices
 from holdfast.transfer import IN_BACKGROUND
+from holdfast.transfer.computing import computed, in_order
 from holdfast.zones import is_at_or_below
 
 _PARALLEL_FETCHES = 8
-_ENTRIES_AT_ONCE = 10_000
+_ENTRIES_AT_ONCE = 2000
 _DIFFERS = "its bytes differ from its digest: it is in quarantine, and the next open fetches it again if the store has it"
 _T = TypeVar("_T")
 _AHEAD = 10_000
@@ -235,26 +237,35 @@ class ActionRoutes(RouteGroup):
 
         It does not recurse, because users make trees deeper than Python's stack.
         """
-        self.base.nodes.hold(top.node)
-        waiting = [(top, False)]  # with a directory a second time, to be let go, below what is in it
+        nodes, slices = self.base.nodes, Slices()
+        way: list[tuple[Found, Iterator[bytes]]] = []
+        """The directories down to where the search is, with the names in each that are left."""
+        found: Found | None = top
         try:
-            while waiting:
-                found, is_done = waiting.pop()
-                if found.node.is_directory and not is_done:
-                    waiting.append((found, True))
-                    names = sorted(await self.files.listings.names(found.node), reverse=True)
-                    for name in names:
-                        entry = self.files.listings.entry(found.node, name)
-                        if entry is not None:
-                            self.base.nodes.hold(entry.node)
-                            waiting.append((entry, False))
-                elif self._is_remote_file(found):
-                    yield found
-                else:
-                    self.base.nodes.let_go(found.node)
+            while True:
+                if found is not None:
+                    nodes.hold(found.node)
+                    if found.node.is_directory:
+                        way.append((found, iter(())))
+                        way[-1] = found, await self._names_in(found.node)
+                    elif self._is_remote_file(found):
+                        yield found
+                    else:
+                        nodes.let_go(found.node)
+                await slices.pause()
+                name = None
+                while way and (name := next(way[-1][1], None)) is None:
+                    nodes.let_go(way.pop()[0].node)
+                if name is None:
+                    return
+                found = self.files.listings.entry(way[-1][0].node, name)
         finally:
-            for found, _ in waiting:
-                self.base.nodes.let_go(found.node)
+            for directory, _ in way:
+                nodes.let_go(directory.node)
+
+    async def _names_in(self, directory: Node) -> Iterator[bytes]:
+        names = await self.files.listings.names(directory)
+        return await computed(in_order(names), len(names))
 
     def _is_remote_file(self, found: Found) -> bool:
         node = found.node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat as stat_module
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -25,6 +25,7 @@ from holdfast.index import Entry, EntryState
 from holdfast.system.text import shown
 from holdfast.telemetry import Event, EventLog, Observed, SlowOperations
 from holdfast.telemetry.slices import Slices
+from holdfast.transfer.computing import Work, computed, for_each_piece, in_order
 from holdfast.zones import NameKind, ZoneName
 
 _STATES = {
@@ -69,18 +70,20 @@ class Inspector:
             return await self._page(self.paths.relative(path), directory.node, os.fsencode(after), limit)
 
     async def _page(self, path: bytes, directory: Node, after: bytes, limit: int) -> EntryPage:
-        wanted = [name for name in sorted(await self.listings.names(directory)) if name > after]
-        end = min(limit, len(wanted))
-        while end < len(wanted) and not _is_text(wanted[end - 1]):
-            end += 1  # a page must end with a name that the next request can pass
-        entries, slices = [], Slices()
-        for name in wanted[:end]:
+        names = await self.listings.names(directory)
+        wanted = await computed(_after(names, after), len(names))
+        entries: list[EntryInfo] = []
+        slices, looked_at, last = Slices(), 0, b""
+        for name in wanted:
+            if looked_at >= limit and _is_text(last):  # a page must end with a name that the next request can pass
+                return EntryPage(entries=entries, next=shown(last))
+            looked_at, last = looked_at + 1, name
             found = self.listings.entry(directory, name)
             if found is not None:
                 entries.append(self._describe(path, name, directory, found))
                 self.base.nodes.release(found.node)
             await slices.pause()
-        return EntryPage(entries=entries, next=shown(wanted[end - 1]) if end < len(wanted) else None)
+        return EntryPage(entries=entries, next=None)
 
     async def entry(self, path: str) -> EntryInfo:
         """Return what is known about ``path``."""
@@ -130,6 +133,13 @@ class Inspector:
         if entry is not None:
             return _STATES[entry.state]
         return "unknown" if name.sends else "local"
+
+
+def _after(names: Iterable[bytes], after: bytes) -> Work[Iterator[bytes]]:
+    """Return an iterator over the names that come after one, sorted."""
+    wanted: list[bytes] = []
+    yield from for_each_piece(names, lambda some: wanted.extend(name for name in some if name > after))
+    return (yield from in_order(wanted))
 
 
 def _is_text(name: bytes) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from holdfast.errors import NameNotStorableError
 from holdfast.index import NameMarks
 from holdfast.transfer import CachedListing, Deletions, ObjectPath, Ownership, Remote
+from holdfast.transfer.computing import computed, for_each_piece
 from holdfast.zones import Zone, ZoneName, ZonePath
 
 _CONTROL_CHARACTERS = re.compile("[\\x00-\\x1f\\x7f]")
@@ -59,7 +60,12 @@ class StoreView:
         """Return when all pending deletions below ``place`` have been carried out. Raises ``RemoteError``."""
         deletions = self.deletions_of(place.zone)
         prefix = place.path + b"/"
-        await deletions.flush([path for path in deletions.paths() if path.startswith(prefix)])
+        below: list[bytes] = []
+        paths = deletions.paths()
+        await computed(
+            for_each_piece(paths, lambda some: below.extend(path for path in some if path.startswith(prefix))), len(paths)
+        )
+        await deletions.flush(below)
 
     def made_directory(self, place: ZonePath) -> None:
         """Note that the directory at ``place`` was made here, under a free name. Raises ``NameNotStorableError``.

@@ -6,6 +6,8 @@ import time
 
 import trio
 
+from holdfast.system.waits import before_waiting
+
 SLICE_SECONDS = 0.01
 """The time that others wait at most, apart from the piece of work that is under way then."""
 
@@ -19,5 +21,6 @@ class Slices:
     async def pause(self) -> None:
         """Let others go on if this work has taken long. What they may change must be looked at again."""
         if time.monotonic() > self._end:
+            await before_waiting()
             await trio.lowlevel.checkpoint()
             self._end = time.monotonic() + SLICE_SECONDS

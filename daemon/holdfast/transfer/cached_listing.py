@@ -25,12 +25,15 @@ import trio
 from holdfast.errors import RemoteError
 from holdfast.remote import DirectoryListing, ObjectInfo
 from holdfast.system.waits import before_waiting
+from holdfast.transfer.computing import Work, computed, emptied, pieces
 from holdfast.transfer.store_requests import RemoteAccess
 
 _NUMBERS = struct.Struct("<QQ")
 _LONGEST_NAME_BYTES = 255
 """NAME_MAX of Linux. A store may have longer ones, which can't be opened here, and make the kernel refuse the listing."""
-_LONG_LISTING = 2000  # names: they take 2 ms to pack
+_LONG_LISTING = 2000
+"""The number of names from which on the changes of a listing are not told one by one."""
+_PIECE = 200
 _LARGE = 5000
 _LARGE_FOR_ONE = 1000  # one page of S3's LIST: beyond it, a LIST takes at least as many requests as asking about one name
 _LARGE_FOR_ONE_FILE = 64  # a HEAD is a switch to a thread and 30 µs; a LIST is 2 µs for each file
@@ -154,9 +157,9 @@ class CachedListing:
         for name, found in self._names.items():
             yield name, found is None
 
-    def all_names(self) -> set[bytes]:
+    def all_names(self) -> list[bytes]:
         """Return every name."""
-        return set(self._names)
+        return list(self._names)
 
     async def ask(self, not_before: float, *, retry: bool = True) -> None:
         """Bring the listing up to a LIST that began at ``not_before`` (trio time) or later. Raises ``RemoteError``.
@@ -263,16 +266,18 @@ class CachedListing:
     async def _list(self) -> RemoteError | None:
         """Send one LIST and take its result; return the error if it failed."""
         pending = self._pending = _PendingList()
+        before: dict[bytes, bytes | None] = {}
         try:
             listing = await self._access.list_directory(self.key, retry=False)
-            is_long = len(listing.objects) > _LONG_LISTING
-            names = await trio.to_thread.run_sync(_names_in, listing) if is_long else _names_in(listing)
+            names = await computed(_names_in(listing), len(listing.objects) + len(listing.directories))
+            before = self._names
             self._adopt(names, listing.exists, pending)
         except RemoteError as problem:
             pending.problem = problem.with_traceback(None)
         finally:
             self._pending = None
             pending.done.set()
+        await computed(emptied(before), len(before))
         return pending.problem
 
     def _adopt(self, listed: _ListedNames, exists: bool, pending: _PendingList) -> None:
@@ -299,13 +304,22 @@ class _ListedNames(NamedTuple):
     fingerprint: int
 
 
-def _names_in(listing: DirectoryListing) -> _ListedNames:
-    """Return the names that files here can have, with what is kept of each.
-
-    It makes no calls that run long, because those would stop all threads.
-    """
-    names: dict[bytes, bytes | None] = {name.encode(): _packed(info) for name, info in listing.objects.items()}
-    names.update((name.encode(), None) for name in listing.directories)
-    if max(map(len, names), default=0) > _LONGEST_NAME_BYTES:
-        names = {name: found for name, found in names.items() if len(name) <= _LONGEST_NAME_BYTES}
-    return _ListedNames(names, sum(hash(name) for name in names))
+def _names_in(listing: DirectoryListing) -> Work[_ListedNames]:
+    """Return the names that files here can have, with what is kept of each. Takes the objects out of ``listing``."""
+    names: dict[bytes, bytes | None] = {}
+    fingerprint = 0
+    objects = listing.objects
+    while objects:
+        for _ in range(min(_PIECE, len(objects))):
+            text, info = objects.popitem()
+            if len(name := text.encode()) <= _LONGEST_NAME_BYTES:
+                names[name] = _packed(info)
+                fingerprint += hash(name)
+        yield
+    for piece in pieces(listing.directories):
+        for text in piece:
+            if len(name := text.encode()) <= _LONGEST_NAME_BYTES:
+                fingerprint += 0 if name in names else hash(name)
+                names[name] = None
+        yield
+    return _ListedNames(names, fingerprint)

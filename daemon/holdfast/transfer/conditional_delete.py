@@ -22,6 +22,7 @@ import trio
 from holdfast.errors import HoldfastError, NameNotStorableError, ObjectMissingError
 from holdfast.index import CachedName
 from holdfast.remote import ObjectInfo, RemoteStore, is_listed_as_it_is, says_nothing_of_others
+from holdfast.transfer.computing import computed, emptied
 from holdfast.transfer.store_requests import RemoteAccess
 
 OWNER = "holdfast-node"
@@ -158,6 +159,7 @@ class _Try:
             return
         names = ((key, key.rpartition("/")[2]) for key in keys)
         self._found |= {key: listing.objects[name] for key, name in names if name in listing.objects}
+        await computed(emptied(listing.objects), len(listing.objects))
         await self._head_each([key for key in keys if key in self._found and not self._is_expected(key)])
 
     def _is_expected(self, key: str) -> bool:

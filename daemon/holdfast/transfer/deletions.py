@@ -19,17 +19,18 @@ set aside: it is tried more and more rarely, up to once an hour, apart from all 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import islice
 
 import trio
 
 from holdfast.errors import HoldfastError, ObjectExistsError, ObjectMissingError
 from holdfast.index import CachedName, NameMarks
 from holdfast.telemetry import EventLog
+from holdfast.telemetry.slices import Slices
 from holdfast.transfer.conditional_delete import delete_unchanged, may_delete
+from holdfast.transfer.due_times import DueTimes
 from holdfast.transfer.library_calls import IN_BACKGROUND
 from holdfast.transfer.listing_cache import ListingCache
 from holdfast.transfer.retry import Retry
@@ -83,6 +84,11 @@ class Deletions:
     directories: ListingCache
     owner: str
     _pending: dict[bytes, _Attempt] = field(default_factory=dict, init=False)
+    _in_directory: dict[bytes, dict[bytes, None]] = field(default_factory=dict, init=False)
+    """The names of the pending ones by directory."""
+    _due: DueTimes = field(default_factory=DueTimes, init=False)
+    _set_aside_due: DueTimes = field(default_factory=DueTimes, init=False)
+    """When those that wait are due, and those that are set aside."""
     _set_aside: set[bytes] = field(default_factory=set, init=False)
     _being_stored: set[bytes] = field(default_factory=set, init=False)
     _just_stored: dict[bytes, tuple[float, str]] = field(default_factory=dict, init=False)
@@ -120,7 +126,7 @@ class Deletions:
         attempt = self._pending.get(version.path)
         if attempt is None or attempt.version is not version:
             return
-        del self._pending[version.path]
+        self._forget(version.path)
         attempt.done.set()
         with suppress(HoldfastError):  # a disk that takes no writes; the next daemon finds the file and ignores the record
             self.marks.clear_deleted(version.path)
@@ -131,8 +137,7 @@ class Deletions:
 
     def pending_in(self, directory: bytes) -> list[bytes]:
         """Return the names directly in ``directory`` whose objects are to be deleted."""
-        split = (path.rpartition(b"/") for path in self._pending)
-        return [name for parent, _, name in split if parent == directory]
+        return list(self._in_directory.get(directory, ()))
 
     def paths(self) -> list[bytes]:
         """Return all paths with pending deletions."""
@@ -141,7 +146,8 @@ class Deletions:
     async def settle(self, path: bytes) -> None:
         """Return when no deletion of ``path`` is pending. Raises ``RemoteError`` if it failed."""
         while (attempt := self._pending.get(path)) is not None:
-            self._make_due([path])
+            self._make_due(path)
+            self._wake()
             await attempt.done.wait()
             if attempt.problem is not None:
                 raise attempt.problem
@@ -171,7 +177,8 @@ class Deletions:
             self._being_stored.discard(path)
             if attempt is not None:
                 self._end_try(attempt, trio.current_time() + self.delay_seconds)
-            if path in self._pending:
+            if (waiting := self._pending.get(path)) is not None and not waiting.under_way:
+                self._wait(waiting)
                 self._wake()
 
     def stored(self, path: bytes, etag: str) -> None:
@@ -186,30 +193,32 @@ class Deletions:
         Raises ``RemoteError`` if one failed; it stays pending then.
         """
         waited_for = self.paths() if paths is None else paths
-        self._make_due(waited_for)
+        slices = Slices()
+        for path in waited_for:
+            self._make_due(path)
+            await slices.pause()
+        self._wake()
         for path in waited_for:
             await self.settle(path)
+            await slices.pause()
 
     async def run(self) -> None:
         """Send deletions as they fall due, until cancelled."""
         IN_BACKGROUND.set(True)
         while True:
-            self._sleeps_until = min((attempt.due for attempt in self._waiting()), default=math.inf)
+            self._sleeps_until = min(self._due.next(), self._set_aside_due.next())
             if self._sleeps_until > trio.current_time():
                 with trio.move_on_at(self._sleeps_until):
                     await self._changed.wait()
             else:
                 await self._send()
 
-    def _waiting(self) -> Iterator[_Attempt]:
-        """Yield the deletions that can be sent once they are due."""
-        return (
-            attempt for path, attempt in self._pending.items() if not attempt.under_way and path not in self._being_stored
-        )
-
     async def _send(self) -> None:
         now = trio.current_time()
-        batch = self._due(now, set_aside=False) or self._due(now, set_aside=True)
+        batch = self._batch(self._due, now) or self._batch(self._set_aside_due, now)
+        if not batch:
+            await trio.lowlevel.checkpoint()
+            return
         for attempt in batch.values():
             attempt.under_way = True
             attempt.retry = attempt.retry or self.access.retry()
@@ -220,10 +229,17 @@ class Deletions:
                 if attempt.under_way:
                     self._end_try(attempt, now)
 
-    def _due(self, now: float, *, set_aside: bool) -> dict[str, _Attempt]:
-        """Return a batch of what is due, by key. Those that are set aside go by themselves, and keep no others waiting."""
-        due = (each for each in self._waiting() if each.due <= now and bool(each.refusals) is set_aside)
-        return {self.key_of(attempt.version.path): attempt for attempt in islice(due, _LARGEST_BATCH)}
+    def _batch(self, times: DueTimes, now: float) -> dict[str, _Attempt]:
+        """Return a batch of what is due, by key. Those that are set aside go by themselves, and keep no others waiting.
+
+        What is being stored is left out: whoever stores it lets it wait again.
+        """
+        found = ((path, self._pending.get(path)) for path in times.take(now, _LARGEST_BATCH))
+        return {
+            self.key_of(path): attempt
+            for path, attempt in found
+            if attempt is not None and not attempt.under_way and path not in self._being_stored
+        }
 
     async def _delete(self, batch: dict[str, _Attempt]) -> None:
         """Delete what is still the expected version; reschedule what failed."""
@@ -232,7 +248,9 @@ class Deletions:
         for key in outcome.alone:
             batch[key].refusals += not outcome.problems[key].transient
         problems: dict[str, HoldfastError] = dict(outcome.problems)
+        slices = Slices()
         for key, attempt in batch.items():
+            await slices.pause()
             if key not in problems:
                 self.directories.deleted(key)
                 try:
@@ -255,6 +273,7 @@ class Deletions:
                 problem = late
             else:
                 attempt.under_way = False
+                self._wait(attempt)
                 return None
         if self._is_pending(attempt):
             attempt.problem = problem
@@ -281,7 +300,10 @@ class Deletions:
         earlier = self._pending.get(version.path)
         if earlier is not None and not earlier.under_way:
             earlier.done.set()  # those who wait for it go on to wait for this one
-        self._pending[version.path] = _Attempt(due, version, refusals)
+        attempt = self._pending[version.path] = _Attempt(due, version, refusals)
+        directory, _, name = version.path.rpartition(b"/")
+        self._in_directory.setdefault(directory, {})[name] = None
+        self._wait(attempt)
         if refusals:
             self._set_aside.add(version.path)
         else:
@@ -295,7 +317,8 @@ class Deletions:
             if can_be_replaced and not attempt.under_way and not attempt.has_failed:
                 attempt.under_way = True
                 return attempt
-            self._make_due([path])
+            self._make_due(path)
+            self._wake()
             await attempt.done.wait()
             if attempt.problem is not None and (attempt.problem.transient or not can_be_replaced):
                 raise attempt.problem
@@ -315,16 +338,31 @@ class Deletions:
         """Remove a deletion that is done, unless the path has a newer one. It stays after ``IndexUnwritableError``."""
         if self._is_pending(attempt):
             self.marks.clear_deleted(attempt.version.path)
-            del self._pending[attempt.version.path]
+            self._forget(attempt.version.path)
             self._set_aside.discard(attempt.version.path)
         attempt.done.set()
 
-    def _make_due(self, paths: list[bytes]) -> None:
-        for path in paths:
-            attempt = self._pending.get(path)
-            if attempt is not None and not attempt.under_way:
-                attempt.due = min(attempt.due, trio.current_time())
-        self._wake()
+    def _forget(self, path: bytes) -> None:
+        del self._pending[path]
+        directory, _, name = path.rpartition(b"/")
+        names = self._in_directory[directory]
+        del names[name]
+        if not names:
+            del self._in_directory[directory]
+        self._due.discard(path)
+        self._set_aside_due.discard(path)
+
+    def _wait(self, attempt: _Attempt) -> None:
+        """Let an attempt that is not under way wait until it is due."""
+        times, others = (self._set_aside_due, self._due) if attempt.refusals else (self._due, self._set_aside_due)
+        others.discard(attempt.version.path)
+        times.put(attempt.version.path, attempt.due)
+
+    def _make_due(self, path: bytes) -> None:
+        attempt = self._pending.get(path)
+        if attempt is not None and not attempt.under_way and attempt.due > trio.current_time():
+            attempt.due = trio.current_time()
+            self._wait(attempt)
 
     def _wake(self) -> None:
         self._changed.set()

@@ -161,7 +161,7 @@ class RemoteAccess:
         try:
             return await self.head(key, retry=retry)
         except ObjectMissingError:
-            return (await self.list_directory(key, retry=retry)).exists
+            return await self.holds_directory(key, retry=retry)
 
     async def checksum(self, info: ObjectInfo) -> Checksum | None:
         """Call ``RemoteStore.checksum`` once; a store that has no checksums is not asked."""
@@ -173,6 +173,12 @@ class RemoteAccess:
         """Call ``RemoteStore.list_directory``, with retries if ``retry``."""
         ask = self._with_retries if retry else self._once
         return await ask("LIST", self._questions, self.store.list_directory, prefix)
+
+    async def holds_directory(self, prefix: str, *, retry: bool = True) -> bool:
+        """Say whether there is a directory ``prefix``, by a LIST; retries as in ``head``."""
+        ask = self._with_retries if retry else self._once
+        found: bool = await ask("LIST", self._questions, _exists, self.store, prefix)
+        return found
 
     async def holds_any(self, prefix: str) -> bool:
         """Say whether there is an object below ``prefix``, at any depth."""
@@ -322,6 +328,14 @@ class RemoteAccess:
 
 def _bytes_of(store: RemoteStore, info: ObjectInfo) -> bytes:
     return b"".join(bytes(buffer) for buffer in store.read(info.key, 0, info.size_bytes, info.etag).buffers)
+
+
+def _exists(store: RemoteStore, prefix: str) -> bool:
+    """Say whether there is a directory. What is in it goes object by object, not all in one step of the interpreter."""
+    listing = store.list_directory(prefix)
+    while listing.objects:
+        listing.objects.popitem()
+    return listing.exists
 
 
 def _result(problem: BaseException) -> int:

@@ -57,6 +57,10 @@ class ScriptedAccess(RemoteAccess):
         await self._answer("LIST", prefix)
         return answer
 
+    async def holds_directory(self, prefix: str, *, retry: bool = True) -> bool:
+        """Answer as ``list_directory`` does."""
+        return (await self.list_directory(prefix, retry=retry)).exists
+
     async def head(self, key: str, *, retry: bool = True) -> ObjectInfo:
         """Answer as the script says, by the last component of the key."""
         info = self.objects.get(key.rpartition("/")[2])

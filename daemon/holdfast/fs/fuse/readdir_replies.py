@@ -26,8 +26,8 @@ from holdfast.kernel import Connection
 
 _LARGE_BYTES = 1 << 20
 _MOST_BYTES = 32 * 1024
-"""The limit of a reply with attributes, even if the reader has more room: two hundred entries, each of which costs a
-stat."""
+"""The limit of a reply with attributes, or of one that the file system builds, even if the reader has more room: two hundred
+entries, each of which costs a stat, or eight hundred names."""
 _DOTS = (b".", b"..")
 _NO_ATTRIBUTES = wire_format.no_entry(0)
 _Entries = Callable[[Node, int, int], bytes]
@@ -152,7 +152,7 @@ class ReaddirReplies:
     async def _built(self, uid: int, node: Node, offset: int, size_bytes: int, entries: _Entries) -> bytes:
         async with self._turns.of(uid):
             await self._listings.prepare(node, offset)
-        return entries(node, offset, size_bytes)
+        return entries(node, offset, min(size_bytes, _MOST_BYTES))
 
     def _entries(self, node: Node, offset: int, size_bytes: int) -> bytes:
         """Return as many ``fuse_dirent`` as fit."""

@@ -14,6 +14,9 @@ from holdfast.fs.inodes.invalidation import Invalidation
 from holdfast.store import StoreDirectory
 from holdfast.transfer import Remote
 
+_LOOKED_AT = 2000
+"""The number of names of which each is looked at. Among more, one has changed that is not hidden."""
+
 
 class DirectoryChanges:
     """Notes changes of the names in the directories of one store.
@@ -33,7 +36,7 @@ class DirectoryChanges:
     def names_changed(self, key: str, names: Set[bytes]) -> None:
         """Note that ``names`` in the directory ``key`` have come or gone (``transfer.cached_listing.NamesChanged``)."""
         path = f"{self._remote.name}/{key}".rstrip("/").encode()
-        if all(self._is_hidden(b"%s/%s" % (path, name)) for name in names):
+        if len(names) <= _LOOKED_AT and all(self._is_hidden(b"%s/%s" % (path, name)) for name in names):
             return
         with suppress(OSError):  # the disk takes nothing more, or the directory has just been removed here
             self._touch(path, is_there=self._remote.directories.cached_count(key) > 0)

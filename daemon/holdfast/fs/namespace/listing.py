@@ -12,9 +12,8 @@ from __future__ import annotations
 import bisect
 import os
 import stat as stat_module
-from collections.abc import Iterable, Iterator, Mapping
-
-import trio
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import islice
 
 from holdfast.digest import POSITION_BITS, position_of
 from holdfast.fs.file_io.prefetch import Prefetcher
@@ -25,12 +24,13 @@ from holdfast.fs.namespace.lookup import Found, Lookup
 from holdfast.fs.remote_view.views import Views
 from holdfast.system.file_id import FileId, FileStat, listed_ids
 from holdfast.transfer import CachedListing
+from holdfast.transfer.computing import AT_ONCE, Work, at_once, computed, pieces, read
+from holdfast.transfer.shared_work import SharedWork
 from holdfast.zones import ZonePath
 
 _DOT, _DOTDOT, _FIRST_POSITION = 1, 2, 3
 """The offsets after "." and "..", and the smallest offset after any other entry."""
 _LARGE_DIRECTORY_BYTES = 128 * 1024
-_LARGE_DIRECTORY = 2000  # names, which take 5 ms to sort
 _BUCKET_BITS = 10
 _KINDS = 16
 _UNKNOWN, _DIRECTORY, _REGULAR, _SYMLINK = 0, 4, 8, 10  # readdir(3)
@@ -65,6 +65,7 @@ class Listings:
         self._prefetcher = prefetcher
         self._lookup = lookup
         self._snapshots: dict[int, _Snapshot] = {}
+        self._snapshots_made = SharedWork[int]()
 
     def open(self, node: Node) -> None:
         """opendir(3): count a handle of the snapshot."""
@@ -83,9 +84,11 @@ class Listings:
         snapshot = self._snapshots.get(node.id)
         if offset != 0 and snapshot is not None and snapshot.names and not self._is_forgotten(node):
             return
+        await self._snapshots_made.made(node.id, lambda: self._prepare(node))
+
+    async def _prepare(self, node: Node) -> None:
         files = await self.names(node)
-        is_large = len(files) > _LARGE_DIRECTORY
-        in_order = await trio.to_thread.run_sync(ordered, files) if is_large else ordered(files)
+        in_order = await computed(_ordered(files), len(files))
         # Only now: a handle from an earlier daemon, which is not counted, may have been released meanwhile.
         self._snapshots.setdefault(node.id, _Snapshot()).take(files, in_order)
 
@@ -128,19 +131,31 @@ class Listings:
         The number is 0 for entries that exist only in the store.
         """
         place = self._directories.place(node)
-        files: dict[bytes, int] = {}
+        listed: Collection[bytes] = ()
+        hidden: Collection[bytes] = ()
         if place.zone.is_store:
             listing = self._view.listing(place)
             self._prefetcher.listed(place)
             await listing.ask(self._ttl.oldest_listing(place))
             hidden = await self._visibility.hidden_names(place)
-            files = dict.fromkeys(self._view.listing(place).all_names(), 0)
-            for name in hidden:
-                files.pop(name, None)
-        if node.backing:
-            path = self._path(node)
-            files |= await trio.to_thread.run_sync(_scanned, path) if self._is_large(node) else _scanned(path)
+            listed = self._view.listing(place).all_names()
+        here = await self._scanned(node) if node.backing else {}
+        files = here
+        if listed:
+            files = await computed(_merged(listed, hidden, here), len(listed) + len(hidden) + len(here))
         return self._visibility.shown(place, files)
+
+    async def _scanned(self, node: Node) -> dict[bytes, int]:
+        """Return the content of the backing directory. If that may be large it is read in threads, a part at a time."""
+        path = self._path(node)
+        if not self._is_large(node):
+            return _scanned(path)
+        files: dict[bytes, int] = {}
+        with os.scandir(path) as entries:
+            listed_id = listed_ids(path)
+            while some := await read(lambda: _some(entries, listed_id)):
+                files.update(some)
+        return files
 
     def _is_forgotten(self, node: Node) -> bool:
         """Say whether the cached listing is gone, so that an entry missing in it must be neither left out nor dropped."""
@@ -212,10 +227,31 @@ def dots(node: Node, offset: int) -> Iterator[Bare]:
 def _scanned(path: bytes) -> dict[bytes, int]:
     with os.scandir(path) as entries:
         listed_id = listed_ids(path)
-        return {
-            entry.name: listed_id(entry) * _KINDS + (_REGULAR if entry.is_file(follow_symlinks=False) else _kind(entry))
-            for entry in entries
-        }
+        return {entry.name: _file(entry, listed_id) for entry in entries}
+
+
+def _some(entries: Iterator[os.DirEntry[bytes]], listed_id: Callable[[os.DirEntry[bytes]], FileId]) -> dict[bytes, int]:
+    return {entry.name: _file(entry, listed_id) for entry in islice(entries, AT_ONCE)}
+
+
+def _file(entry: os.DirEntry[bytes], listed_id: Callable[[os.DirEntry[bytes]], FileId]) -> int:
+    return listed_id(entry) * _KINDS + (_REGULAR if entry.is_file(follow_symlinks=False) else _kind(entry))
+
+
+def _merged(listed: Iterable[bytes], hidden: Iterable[bytes], here: dict[bytes, int]) -> Work[dict[bytes, int]]:
+    """Return the names that a store has, without the hidden ones, and those that are here."""
+    files: dict[bytes, int] = {}
+    for piece in pieces(listed):
+        files.update(dict.fromkeys(piece, 0))
+        yield
+    for piece in pieces(hidden):
+        for name in piece:
+            files.pop(name, None)
+        yield
+    for some in pieces(here.items()):
+        files.update(some)
+        yield
+    return files
 
 
 def _kind(entry: os.DirEntry[bytes]) -> int:
@@ -226,14 +262,18 @@ def _kind(entry: os.DirEntry[bytes]) -> int:
 
 
 def ordered(names: Iterable[bytes]) -> tuple[list[int], list[bytes]]:
-    """Return distinct offsets in ascending order, and their names.
+    """Return distinct offsets in ascending order, and their names."""
+    return at_once(_ordered(names))
 
-    The names are sorted in many small lists, because sorting one long list would block all threads.
-    """
+
+def _ordered(names: Iterable[bytes]) -> Work[tuple[list[int], list[bytes]]]:
+    """Do as ``ordered``. The names are sorted in many small lists, because one long list would be sorted in one step."""
     buckets: list[list[tuple[int, bytes]]] = [[] for _ in range(1 << _BUCKET_BITS)]
-    for name in names:
-        position = position_of(name)
-        buckets[position >> POSITION_BITS - _BUCKET_BITS].append((position + _FIRST_POSITION, name))
+    for piece in pieces(names):
+        for name in piece:
+            position = position_of(name)
+            buckets[position >> POSITION_BITS - _BUCKET_BITS].append((position + _FIRST_POSITION, name))
+        yield
     positions: list[int] = []
     in_order: list[bytes] = []
     last = 0
@@ -243,4 +283,6 @@ def ordered(names: Iterable[bytes]) -> tuple[list[int], list[bytes]]:
             last = max(position, last + 1)
             positions.append(last)
             in_order.append(name)
+        bucket.clear()
+        yield
     return positions, in_order

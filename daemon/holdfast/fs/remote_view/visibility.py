@@ -12,10 +12,13 @@ from enum import Enum, auto
 
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.name_policy import Name
+from holdfast.telemetry.slices import Slices
 from holdfast.zones import ZoneKind, ZoneName, ZonePath
 
 RESERVED = b".holdfast"
 """The directory in the root of a store that holds uploads under way (``remote.keys``)."""
+
+_AT_ONCE = 1000
 
 
 class Left(Enum):
@@ -41,11 +44,15 @@ class Whiteouts:
         listing = self._view.listing(directory)
         await listing.ask(not_before, retry=retry)
         deletions = self._view.deletions_of(directory.zone)
-        for name, is_directory in list(listing.names()):
+        slices = Slices()
+        for name in listing.all_names():
+            await slices.pause()
+            if name not in listing:
+                continue
             child = ZonePath(directory.zone, directory.child_path(name))
             if deletions.pending(child.path):
                 continue
-            if not is_directory or not await self.hides(child, self._ttl.oldest_listing(child), retry=retry):
+            if not listing.has_directory(name) or not await self.hides(child, self._ttl.oldest_listing(child), retry=retry):
                 return Left.CONTENT
         return Left.EMPTY if listing.exists else Left.NOTHING
 
@@ -61,13 +68,20 @@ class Whiteouts:
     async def names_in(self, place: ZonePath) -> list[bytes]:
         """Return the names of hidden directories in the one at ``place``."""
         listing = self._view.listing(place)
-        names = (path[len(place.path) + 1 :] for path in self._marks.whited_out_below(place.path))
-        return [
-            name
-            for name in names
-            if listing.has_directory(name)
-            and await self.hides(ZonePath(place.zone, place.child_path(name)), self._ttl.oldest_listing(place))
-        ]
+        found: list[bytes] = []
+        slices, after = Slices(), b""
+        while some := self._marks.whited_out_below(place.path, after, _AT_ONCE):
+            after = some[-1]
+            for path in some:
+                name = path[len(place.path) + 1 :]
+                if listing.has_directory(name) and await self.hides(
+                    ZonePath(place.zone, path), self._ttl.oldest_listing(place)
+                ):
+                    found.append(name)
+                await slices.pause()
+            if len(some) < _AT_ONCE:
+                break
+        return found
 
 
 class Visibility:

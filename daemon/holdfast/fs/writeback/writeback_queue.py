@@ -21,7 +21,6 @@ import trio
 from holdfast.errors import HoldfastError, HollowFileError, LostBytesError, NameNotStorableError, RemoteError, WriteOnceError
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import path_of
-from holdfast.fs.writeback.due_times import DueTimes
 from holdfast.fs.writeback.publisher import Publisher, Sent
 from holdfast.index import EntryState
 from holdfast.store import (
@@ -36,6 +35,7 @@ from holdfast.store import (
 )
 from holdfast.system.file_id import FileId, file_stat
 from holdfast.transfer import IN_BACKGROUND, check_can_be_sent
+from holdfast.transfer.due_times import DueTimes
 
 _PAUSE_SECONDS = 5.0
 _LONGEST_PAUSE_SECONDS = 600.0

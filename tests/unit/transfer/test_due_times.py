@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from holdfast.fs.writeback.due_times import DueTimes
+from holdfast.transfer.due_times import DueTimes
 
 
 def test_paths_are_due_in_the_order_of_their_times() -> None:

@@ -1,11 +1,12 @@
-"""When files are tried again: times by path, of which the next is found without a look at all others.
+"""When files and deletions are tried: times by path, of which the next is found without a look at all others.
 
-A store that does not answer lets the number of files grow for as long as users write.
+A store that does not answer lets their number grow for as long as users write and delete.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 
 _PASSED_OVER_AT_ONCE = 1000
@@ -16,8 +17,10 @@ class DueTimes:
 
     def __init__(self) -> None:
         self._times: dict[bytes, float] = {}
-        self._by_time: list[tuple[float, bytes]] = []
-        """A heap. What ``_times`` does not say any more is passed over when it comes to the top."""
+        self._numbers = itertools.count()
+        self._by_time: list[tuple[float, int, bytes]] = []
+        """A heap, in which those with the same time keep their order. What ``_times`` does not say is passed over when
+        it comes to the top."""
 
     def __contains__(self, path: bytes) -> bool:
         return path in self._times
@@ -28,7 +31,7 @@ class DueTimes:
     def put(self, path: bytes, time: float) -> None:
         """Let a path be due at ``time``, in place of an earlier one."""
         self._times[path] = time
-        heapq.heappush(self._by_time, (time, path))
+        heapq.heappush(self._by_time, (time, next(self._numbers), path))
 
     def discard(self, path: bytes) -> None:
         """Remove a path, if it is there."""
@@ -48,12 +51,12 @@ class DueTimes:
         while len(taken) < most and self.next() <= now:
             if not self._is_at_top():
                 break  # there are more to be passed over
-            _, path = heapq.heappop(self._by_time)
+            _, _, path = heapq.heappop(self._by_time)
             del self._times[path]
             taken.append(path)
         return taken
 
     def _is_at_top(self) -> bool:
         """Say whether the top of the heap is still the time of its path."""
-        time, path = self._by_time[0]
+        time, _, path = self._by_time[0]
         return self._times.get(path) == time
