@@ -86,6 +86,20 @@ def test_the_environment_is_empty(node: Node) -> None:
         assert (command, told.returncode, told.stderr) == (command, 0, b"")
 
 
+def test_the_daemons_own_program_tells_of_its_output_in_the_same_way() -> None:
+    for words in (["--help"], ["--version"]):
+        daemon = [sys.executable, "-P", "-m", "holdfast.daemon", *words]
+        for script, status in (('"$@" >/dev/full', 74), ('"$@" >&-', 74), ('"$@" <&- >&- 2>&-', 74)):
+            told = subprocess.run(["sh", "-c", script, "sh", *daemon], capture_output=True, check=False)
+            assert (words, script, told.returncode) == (words, script, status)
+            assert b"Traceback" not in told.stderr
+        reader, writer = os.pipe()
+        os.close(reader)
+        told = subprocess.run(daemon, stdout=writer, stderr=subprocess.PIPE, check=False)
+        os.close(writer)
+        assert (words, told.returncode, told.stderr) == (words, NOBODY_READS, b"")
+
+
 def on_terminal(command: list[str], node: Node, columns: int, name: str, until: bytes = b"") -> tuple[int, bytes]:
     """Run a command on a terminal; return its status and output. Ctrl-C is typed when ``until`` has been printed."""
     with ExitStack() as closing:

@@ -32,6 +32,7 @@ from holdfast.telemetry import LineFormatter, PrivateLogFile
 
 _log = logging.getLogger("holdfast")
 _COLLECTOR_THRESHOLDS = (10_000, 20, 50)  # Python's: 700, 10, 10
+_NOBODY_READS, _OUTPUT_FAILED = 141, 74  # as for the command (docs/operations.md, "Exit statuses")
 _TURN_SECONDS = 0.0005
 """The time for which a thread that computes in Python may hold the interpreter (Python's default: 5 ms). The event loop
 needs it several times per request, after each system call.
@@ -251,7 +252,17 @@ def run() -> NoReturn:
     """
     streams.prepare()
     sys.stderr = PrintableStream(sys.stderr)
-    status = main()
+    try:
+        try:
+            status = main()
+        except SystemExit as end:  # argparse's: after its help, or for a wrong command line
+            status = int(end.code or 0)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        status = _NOBODY_READS
+    except OSError as problem:
+        _complain(f"the output can't be written: {problem.strerror}")
+        status = _OUTPUT_FAILED
     logging.shutdown()
     streams.finish()
     os._exit(status)
