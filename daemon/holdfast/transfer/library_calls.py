@@ -25,7 +25,7 @@ import trio
 
 from holdfast.errors import RemoteUnavailableError
 from holdfast.remote import CallLife
-from holdfast.system.thread_calls import soon_here
+from holdfast.transfer.thread_calls import soon_here
 
 ASKING_USER: ContextVar[int] = ContextVar("asking user", default=0)
 """The user id for whom a task works; 0: root, or the daemon itself."""

@@ -12,8 +12,8 @@ import trio
 from holdfast.digest import ChunkHasher, Fingerprint, Hasher, chunk_count
 from holdfast.errors import HoldfastError, ObjectChangedError, RemoteUnavailableError
 from holdfast.remote import ObjectBody, ObjectInfo, RemoteStore
-from holdfast.system.thread_calls import soon_here
 from holdfast.transfer.partial_fetch import PartialFetch, PartRun
+from holdfast.transfer.thread_calls import soon_here
 
 Arrived = Callable[[int, Fingerprint, ObjectInfo], None]
 """A function that is told of each part in the reading thread: its number, its fingerprint, the object's info."""

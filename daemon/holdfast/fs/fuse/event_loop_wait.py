@@ -28,7 +28,7 @@ import pyfuse3
 import trio
 
 from holdfast.kernel import Connection
-from holdfast.system.thread_calls import without_trios_task
+from holdfast.transfer.thread_calls import without_trios_task
 
 _DESCRIPTORS = Path("/proc/self/fdinfo")
 _SLICE_SECONDS = 0.001  # far above a request's 20 µs, far below what users notice

@@ -12,7 +12,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from holdfast.fs.fuse.event_loop_wait import _loop_descriptor
-from holdfast.system.thread_calls import ThreadCalls, soon_here, without_trios_task
+from holdfast.transfer.thread_calls import ThreadCalls, soon_here, without_trios_task
 
 
 @contextmanager
