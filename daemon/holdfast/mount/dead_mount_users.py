@@ -21,8 +21,8 @@ from holdfast.system.text import printable, shown
 
 _SECONDS = 20.0
 _KILLED_SECONDS = 1.0
-_MAPPED = re.compile(r"^([0-9a-f]+-[0-9a-f]+) \S+ \S+ 00:[0-9a-f]+ [1-9]\d* +/", re.MULTILINE)
-"""A mapped file of a file system without a disk of its own, as in ``/proc/PID/maps``."""
+_MAPPED = re.compile(r"^([0-9a-f]+-[0-9a-f]+) \S+ \S+ (00:[0-9a-f]+) [1-9]\d* +/", re.MULTILINE)
+"""A mapped file of a file system without a disk of its own, and the number of that, as in ``/proc/PID/maps``."""
 
 
 def users() -> list[str]:
@@ -68,10 +68,14 @@ def _used(process: Path) -> Iterator[tuple[str, int]]:
             link = f"{process}/fd/{name}"
             if os.readlink(link).startswith("/"):
                 yield link, _mount_number(process / "fdinfo" / name)
-    mapped = [f"map_files/{place}" for place in _MAPPED.findall((process / "maps").read_text(errors="replace"))]
-    for name in ("cwd", *mapped):
+    seen = set()
+    mapped = _MAPPED.findall((process / "maps").read_text(errors="replace"))
+    for name, device in (("cwd", ""), *((f"map_files/{place}", device) for place, device in mapped)):
+        if device in seen:  # one file of each file system tells; a JVM in a container has thousands
+            continue
         with suppress(OSError):
             fd = os.open(process / name, os.O_PATH | os.O_CLOEXEC)
+            seen.add(device)
             try:
                 yield f"{process}/{name}", _mount_number(Path(f"/proc/self/fdinfo/{fd}"))
             finally:
