@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
+from holdfast.system.file_reading import FileReader
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
@@ -149,8 +151,8 @@ def fingerprint_of_file(fd: int, *, may_go_on: Callable[[], object] = lambda: No
     """Return the fingerprint of the whole file ``fd``; its file position is neither used nor changed.
 
     If the file is written meanwhile, the fingerprint belongs to no version: the caller must compare size and mtime before
-    and after. A file that grows is not followed far beyond the size that it began with. Raises ``OSError``,
-    and whatever ``may_go_on`` raises, which is called after each piece of the file.
+    and after. A file that grows is not followed far beyond the size that it began with. Raises ``OSError``
+    (EBUSY: a user holds the file's lock), and whatever ``may_go_on`` raises, which is called after each piece of the file.
     """
     hasher = Hasher(os.fstat(fd).st_size)
     hash_file(fd, hasher.update, may_go_on=may_go_on)
@@ -162,8 +164,9 @@ def hash_file(fd: int, update: Callable[[Buffer], object], *, may_go_on: Callabl
     size_bytes = os.fstat(fd).st_size
     buffer = bytearray(min(_READ_BYTES, max(1, size_bytes)))
     view = memoryview(buffer)
+    reader = FileReader(fd, may_go_on)
     offset = 0
-    while offset <= size_bytes and (count := os.preadv(fd, [view], offset)):
+    while offset <= size_bytes and (count := reader.read_into(view, offset)):
         update(view[:count])
         offset += count
         may_go_on()

@@ -15,15 +15,18 @@ unless ``Capabilities.atomic`` is false.
 from __future__ import annotations
 
 import abc
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from holdfast.digest import Checksum
 from holdfast.errors import ObjectChangedError, ObjectExistsError, ObjectMissingError, RemoteError
 from holdfast.remote.keys import PRIVATE, NameRules, checked_target, key_below
 from holdfast.remote.life_signs import sign_of_life
+from holdfast.system.file_reading import locks_reads, reading
 
 _BUFFER_BYTES = 2**20
 _LARGEST = 2**63 - 1
@@ -106,6 +109,18 @@ class UploadSource:
     path: Path | None = None
     is_unchanged: Callable[[], bool] = lambda: True
 
+    def file(self) -> BinaryIO:
+        """Return the file, whose reads wait no longer than a while for a lock that a user holds."""
+        assert self.path is not None
+        return reading(os.open(self.path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def body(self, what: str) -> bytes | Path | Iterator[bytes]:
+        """Return the bytes, the path of a file that any library may read, or else its ``buffers``."""
+        if self.path is None:
+            return self.data or b""
+        with self.path.open("rb", buffering=0) as file:
+            return self.buffers(what) if locks_reads(file.fileno()) else self.path
+
     def buffers(self, what: str) -> Iterator[bytes]:
         """Yield the bytes, as many as ``size_bytes`` says, a file's by the MiB, with signs of life.
 
@@ -115,7 +130,7 @@ class UploadSource:
             yield self.data or b""
             return
         left = self.size_bytes
-        with self.path.open("rb") as file:
+        with self.file() as file:
             while left and (buffer := file.read(min(left, _BUFFER_BYTES))):
                 left -= len(buffer)
                 sign_of_life()

@@ -14,6 +14,7 @@ import stat as stat_module
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.errors import (
@@ -98,19 +99,19 @@ def _metadata_of(fd: int) -> dict[str, str]:
 
 
 def write_file(place: Place, source: UploadSource, metadata: dict[str, str]) -> os.stat_result:
-    """Write a new file and sync it; if the source is a file, the kernel copies it. Raises ``OSError``."""
+    """Write a new file and sync it; if the source is a file, the kernel copies it where it may. Raises ``OSError``."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     sign_of_life(source.size_bytes)
     fd = os.open(place.name, flags, 0o666, dir_fd=place.directory_fd)
     try:
-        if source.path is not None:
-            with source.path.open("rb", buffering=0) as file:
+        body = source.body(f"PUT {place.name}")
+        if isinstance(body, Path):
+            with body.open("rb", buffering=0) as file:
                 while os.sendfile(fd, file.fileno(), os.lseek(fd, 0, os.SEEK_CUR), _SEND_BYTES):
                     pass
         else:
-            view = memoryview(source.data or b"")
-            while len(view):
-                view = view[os.write(fd, view) :]
+            for buffer in [body] if isinstance(body, bytes) else body:
+                _write_all(fd, buffer)
         if metadata:
             os.setxattr(fd, ATTRIBUTE, json.dumps(metadata).encode())
         _tell_time_precisely(fd)
@@ -119,6 +120,12 @@ def write_file(place: Place, source: UploadSource, metadata: dict[str, str]) -> 
         return os.fstat(fd)
     finally:
         os.close(fd)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while len(view):
+        view = view[os.write(fd, view) :]
 
 
 def _tell_time_precisely(fd: int) -> None:

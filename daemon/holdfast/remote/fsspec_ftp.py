@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import re
 import socket
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from typing import Any, BinaryIO
 from fsspec.implementations.ftp import FTPFileSystem
 
 from holdfast.errors import RemoteRefusedError
+from holdfast.system.file_reading import reading
 
 _BLOCK_BYTES = 1 << 18
 _UNKNOWN_COMMAND = ("500", "502")
@@ -100,7 +102,7 @@ class FtpFiles(FTPFileSystem):  # type: ignore[misc]
         self._store(path, io.BytesIO(value))
 
     def put_file(self, lpath: str, rpath: str, *_: Any, **__: Any) -> None:
-        with open(lpath, "rb") as file:
+        with reading(os.open(lpath, os.O_RDONLY | os.O_CLOEXEC)) as file:
             self._store(rpath, file)
 
     def cp_file(self, path1: str, path2: str, **_: Any) -> None:

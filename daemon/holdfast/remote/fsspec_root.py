@@ -7,12 +7,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fsspec import AbstractFileSystem
 
 from holdfast.errors import HoldfastError, NameNotStorableError, ObjectExistsError, RemoteUnavailableError
 from holdfast.remote.contract import ObjectInfo, UploadSource, storable_size_bytes, storable_time_ns
+from holdfast.remote.fsspec_ftp import FtpFiles
 from holdfast.remote.keys import PRIVATE, staged_key
 from holdfast.remote.life_signs import sign_of_life
 
@@ -135,10 +137,15 @@ class FsspecRoot(NamedTuple):
     def stage(self, source: UploadSource, staged: str) -> None:
         """Store the bytes at the path ``staged``."""
         sign_of_life(source.size_bytes)
-        if source.path is not None:
+        body = source.body(f"PUT {staged}")
+        if isinstance(body, Path) or (source.path is not None and isinstance(self.files, FtpFiles)):
             self.files.put_file(str(source.path), staged)
+        elif isinstance(body, bytes):
+            self.files.pipe_file(staged, body)
         else:
-            self.files.pipe_file(staged, source.data or b"")
+            with self.files.open(staged, "wb") as written:
+                for buffer in body:
+                    written.write(buffer)
 
     def stage_copy(self, source: str, size_bytes: int, staged: str) -> None:
         """Store the bytes of the file at the path ``source`` at ``staged``."""

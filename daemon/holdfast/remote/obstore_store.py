@@ -285,7 +285,7 @@ class ObstoreStore(RemoteStore):
         return info_with_metadata(result, self._hyphen)
 
     def _put(self, key: str, source: UploadSource, metadata: dict[str, str], mode: Any) -> ObjectInfo:
-        body: Any = source.data if source.data is not None else source.path
+        body: Any = source.body(f"PUT {key}")
         with self._request(f"PUT {key}", source.size_bytes):
             result = obstore.put(
                 self._store,

@@ -7,7 +7,6 @@ has opened (``capacity.policy``). Nothing is evicted to make room for one.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import BinaryIO
@@ -21,6 +20,7 @@ from holdfast.fs.store_view import StoreView
 from holdfast.index import EntryState
 from holdfast.remote import ObjectInfo
 from holdfast.system.file_id import FileId
+from holdfast.system.file_reading import reading
 from holdfast.transfer import CachedCopies, Fetcher, KnownObject
 
 _CORRUPT_SECONDS = 3600.0
@@ -87,7 +87,7 @@ class StandbyCopies:
 
     def opened(self, path: bytes) -> BinaryIO:
         """Open a copy. Raises ``FileNotFoundError``."""
-        return os.fdopen(self.copies.store.tree.open_file(path), "rb")
+        return reading(self.copies.store.tree.open_file(path))
 
     def unneeded(self, directory: bytes, needed: Collection[bytes]) -> list[FileId]:
         """Return the inodes of the copies below ``directory`` that nobody has opened here, and that are not ``needed``.

@@ -23,6 +23,7 @@ from holdfast.digest import Fingerprint, fingerprint_of_buffer, fingerprint_of_f
 from holdfast.errors import HollowFileError, ObjectChangedError, ObjectExistsError
 from holdfast.remote import ObjectInfo, UploadSource
 from holdfast.store import Stamp, check_nothing_lost, stamp_of
+from holdfast.system.file_reading import FileReader
 from holdfast.telemetry import Counters, waiting_for
 from holdfast.transfer.conditional_delete import OWNER
 from holdfast.transfer.remotes import Remote
@@ -179,8 +180,9 @@ def _signature(owner: str, stat: os.stat_result) -> dict[str, str]:
 
 def _read_all(fd: int, size_bytes: int) -> bytes:
     pieces = []
+    reader = FileReader(fd)
     offset = 0
-    while piece := os.pread(fd, size_bytes - offset + 1, offset):
+    while piece := reader.read(size_bytes - offset + 1, offset):
         pieces.append(piece)
         offset += len(piece)
     return b"".join(pieces)

@@ -78,6 +78,13 @@ def read_directly(file: Path, address: ctypes.c_void_p) -> None:
     LIBC.pread(os.open(file, os.O_RDONLY | os.O_DIRECT), address, 4096, ctypes.c_long(0))
 
 
+def write(file: Path, address: ctypes.c_void_p) -> None:
+    """Write to a file: the kernel holds the lock of its inode, once bytes were written, until the memory is there."""
+    fd = os.open(file, os.O_RDWR)
+    os.write(fd, b"written")
+    LIBC.pwrite(fd, address, 4096, ctypes.c_long(0))
+
+
 @contextmanager
 def arriving(user: User, large: Path, calls: Sequence[Callable[[ctypes.c_void_p], object]]) -> Iterator[None]:
     """Let a process of ``user`` make system calls while the body runs, with a copy of the end of ``large`` as memory."""

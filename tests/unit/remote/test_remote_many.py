@@ -95,6 +95,21 @@ def test_an_object_that_can_not_be_deleted_keeps_no_other_request_from_being_sen
     assert place.requests()["DeleteObjects"] == 3
 
 
+def test_a_file_that_no_library_may_read_by_itself_comes_back_as_it_was_sent(
+    implementation: Implementation, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On XFS its lock may be held, and a library would wait for that."""
+    content = os.urandom(17 << 20)
+    (workspace / "large").write_bytes(content)
+    source = UploadSource(len(content), path=workspace / "large")
+    monkeypatch.setattr("holdfast.remote.contract.locks_reads", lambda _: True)
+    for create_only in (True, False):
+        info = implementation.store.write("large", source, {"holdfast-digest": "x"}, create_only=create_only)
+        assert b"".join(implementation.other_node.read("large", 0, len(content), info.etag).buffers) == content
+    assert staged(implementation.store) == []
+    implementation.store.delete(["large"])
+
+
 def test_a_large_file_comes_back_as_it_was_sent(
     implementation: Implementation, workspace: Path, record_property: Record
 ) -> None:

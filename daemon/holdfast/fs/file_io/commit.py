@@ -17,6 +17,7 @@ with the last handle.
 
 from __future__ import annotations
 
+import errno
 from contextlib import suppress
 
 from holdfast.errors import FileBusyError, LostBytesError, NameNotStorableError, RemoteError, WriteOnceError
@@ -150,7 +151,7 @@ class Committer:
             except BaseException as problem:
                 opened.changed()
                 self._index.entries.upload_failed(opened.inode)
-                if isinstance(problem, RemoteError | NameNotStorableError):
+                if isinstance(problem, RemoteError | NameNotStorableError) or _is_busy(problem):
                     await self._try_again_later(opened, names)
                 raise
             else:
@@ -171,7 +172,7 @@ class Committer:
 
     async def _try_again_later(self, opened: OpenFile, names: list[Name]) -> None:
         """Leave a file that the store has not accepted to the queue. Its writer gets the error all the same."""
-        with suppress(OSError, LostBytesError):
+        with suppress(OSError, LostBytesError, FileBusyError):
             paths = [self._directories.path(name.directory, name.name) for name in names]
             await self._queue.keep_not_accepted(opened.fd, paths)
 
@@ -197,6 +198,11 @@ class Committer:
         self._copies.drop(path, stat.st_ino)
         if not self._policy.has_digest(opened.node):
             self._index.entries.discard(stat.st_ino)
+
+
+def _is_busy(problem: BaseException) -> bool:
+    """Say whether the file could not be read because a user holds its lock."""
+    return isinstance(problem, OSError) and problem.errno == errno.EBUSY
 
 
 def note_writer(opened: OpenFile, thread: int) -> None:

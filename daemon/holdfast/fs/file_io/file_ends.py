@@ -2,7 +2,7 @@
 
 RocksDB reads the ends of all its files before anything else, while a batch waits for it. They are a hundredth of the state,
 and take as long as the disk needs if memory has been used for something else meanwhile, or the node was started again. Here
-the kernel is asked for them (``posix_fadvise``), and reads what it does not have.
+the kernel is asked for them (``system.file_reading``), and reads what it does not have.
 
 All of this waits for the disk: call it in a thread of trio's, whose cancellation ends it.
 """
@@ -19,6 +19,7 @@ import trio
 from holdfast.checkpoints.formats import Formats
 from holdfast.checkpoints.formats.interface import FetchReferences, ListDirectories
 from holdfast.store.tree import Tree
+from holdfast.system.file_reading import ask_for, reading
 from holdfast.zones import ZonePath
 
 _MOST_MANIFESTS = 64
@@ -54,7 +55,7 @@ def read_ends(tree: Tree, paths: Iterable[bytes], end_bytes: Callable[[int], int
                 begin = max(0, size - end_bytes(size))
                 for end in range(size, begin, -_PIECE_BYTES):
                     start = max(begin, end - _PIECE_BYTES)
-                    os.posix_fadvise(fd, start, end - start, os.POSIX_FADV_WILLNEED)
+                    ask_for(fd, start, end - start)
             finally:
                 os.close(fd)
 
@@ -62,7 +63,7 @@ def read_ends(tree: Tree, paths: Iterable[bytes], end_bytes: Callable[[int], int
 def names_behind(ahead: FetchReferences, fd: int) -> list[bytes]:
     """Return the names that the manifest behind ``fd`` refers to; none if it is unreadable. Closes ``fd``."""
     try:
-        with open(fd, "rb") as file:
+        with reading(fd) as file:
             return ahead.names(file, os.fstat(fd).st_size)
     except OSError:
         return []

@@ -327,8 +327,12 @@ class HotFiles:
 
     def _check_free(self, opened: OpenFile) -> None:
         """Raise ``FileBusyError`` if a call on the file is late."""
-        if self._late and self._late_calls.is_late(opened.inode):
+        if self.is_held_up(opened.inode):
             raise FileBusyError(_STILL_HELD)
+
+    def is_held_up(self, inode: FileId) -> bool:
+        """Say whether a call on the file is late."""
+        return bool(self._late) and self._late_calls.is_late(inode)
 
     def _is_in_use(self, inode: FileId) -> bool:
         return inode in self._running or self._late_calls.is_late(inode)

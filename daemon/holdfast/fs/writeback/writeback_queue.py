@@ -18,7 +18,15 @@ from collections import OrderedDict, defaultdict
 
 import trio
 
-from holdfast.errors import HoldfastError, HollowFileError, LostBytesError, NameNotStorableError, RemoteError, WriteOnceError
+from holdfast.errors import (
+    FileBusyError,
+    HoldfastError,
+    HollowFileError,
+    LostBytesError,
+    NameNotStorableError,
+    RemoteError,
+    WriteOnceError,
+)
 from holdfast.fs.foundation import Foundation
 from holdfast.fs.inodes.node import path_of
 from holdfast.fs.writeback.publisher import Publisher, Sent
@@ -112,7 +120,7 @@ class WritebackQueue:
     async def keep_not_accepted(self, fd: int, paths: list[bytes]) -> None:
         """Queue a file whose send under ``paths`` has failed, unless it is being written to.
 
-        Raises ``OSError`` and ``LostBytesError``.
+        Raises ``OSError``, ``LostBytesError`` and ``FileBusyError``.
         """
         mark = unsent_mark(fd)
         if mark is not None and not was_not_accepted(mark):
@@ -120,10 +128,12 @@ class WritebackQueue:
         before = stamp_of(file_stat(fd))
         await self._losses.sync(fd)
         if stamp_of(file_stat(fd)) == before:
-            mark_not_accepted(fd, self._hot.set_attribute)
-            for path in paths:
-                self._try_again(path)
-            self._wake()
+            try:
+                mark_not_accepted(fd, self._hot.set_attribute)
+            finally:  # where the file is held up, it gets the mark as soon as it is free
+                for path in paths:
+                    self._try_again(path)
+                self._wake()
 
     def add(self, path: bytes) -> None:
         """Queue the file at ``path``."""
@@ -183,6 +193,8 @@ class WritebackQueue:
         except OSError as problem:
             return self._later(path, problem)
         try:
+            if self._hot.is_held_up(file_stat(fd).st_ino):
+                return self._later(path, FileBusyError("a process holds the lock of the file"))
             mark = unsent_mark(fd)
             return mark is None or not holds_for(mark, fd) or await self._send_marked(path, fd, mark)
         except (HollowFileError, LostBytesError) as problem:
