@@ -60,7 +60,14 @@ def test_lintian_finds_no_error_and_warns_of_nothing(release: str, package: Path
 
 def test_nothing_names_a_place_of_the_machine_that_built_it(unpacked: Path) -> None:
     for place in (str(CHECKOUT), os.environ["VIRTUAL_ENV"]):
-        named = subprocess.run(["grep", "-rlF", place, unpacked], capture_output=True, text=True, check=False)
+        command: list[str | Path] = [
+            "grep",
+            "-rlP",
+            rf"\Q{place}\E(?![\w.-])",
+            unpacked,
+        ]  # where it is no part of a longer name
+        environment = {**os.environ, "LC_ALL": "C"}  # with which any bytes are text
+        named = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         assert named.stdout == "", place
 
 
