@@ -169,8 +169,8 @@ def test_a_daemon_that_accepts_no_more_connections_is_not_waited_for(path: Path)
             client.checkpoints("/")
 
 
-@pytest.mark.usefixtures("soon")
-def test_long_work_is_waited_for_as_long_as_the_daemon_answers_others(path: Path) -> None:
+def test_long_work_is_waited_for_as_long_as_the_daemon_answers_others(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unix_http, "_QUIET_SECONDS", 0.05)
     others = 0
 
     def serve(connection: socket.socket, number: int) -> None:
@@ -183,14 +183,14 @@ def test_long_work_is_waited_for_as_long_as_the_daemon_answers_others(path: Path
         assert asked.startswith(b"OPTIONS /v1/status ")
         others += 1
         connection.sendall(answer(b"{}", "405 Method Not Allowed"))
-        if others == 3:
+        if others == 3:  # more may be asked before the answer is read
             working[0].sendall(answer(b"[]"))
 
     working: list[socket.socket] = []
     with server(path, serve), ControlClient(path) as client:
         assert client.checkpoints("/") == []
     working[0].close()
-    assert others == 3
+    assert others >= 3
 
 
 def test_a_refusal_is_told_as_it_is(path: Path) -> None:
