@@ -19,8 +19,8 @@ from tests.support.users.attackers import attacking, running
 from tests.support.users.privileges import MALLORY
 from tests.support.users.stalls import bystander
 
-_OBJECTS = 50_000
-_AT_ONCE = 16
+_OBJECTS = 20_000
+_AT_ONCE = 8
 _DELETED = 250_000
 
 
@@ -58,7 +58,7 @@ def large(node: Node, remote_files: Path) -> Path:
 
 
 def test_many_who_list_a_large_directory_of_a_store_at_once_cost_others_nothing(node: Node, large: Path) -> None:
-    """Gain: each listing merges and sorts all names, and sixteen do so at once."""
+    """Gain: each listing merges and sorts all names, and eight do so at once."""
     with bystander(node) as waits, at_once(lambda _: os.listdir(large)):
         waits.wait_rounds(30)
     waits.check()
