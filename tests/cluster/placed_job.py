@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -90,9 +91,9 @@ def _tell(batches: Sequence[Any], told: int) -> int:
 def _let_through(directory: Path) -> Any:
     """Return a filter of rows that are the result of state: it lets all through, once nobody holds them up."""
 
-    def let_through(key: int) -> bool:
+    def let_through(_key: int) -> bool:
         if (directory / "hold").exists():
-            (directory / f"waiting-{key}").touch()
+            (directory / f"waiting-{os.environ['SPARK_LOCAL_HOSTNAME']}").touch()
             while (directory / "hold").exists():
                 time.sleep(POLL_SECONDS)
         return True

@@ -96,7 +96,7 @@ def spark_defaults(settings: Settings, master_url: str) -> tuple[str, int]:
     lines = {
         "spark.master": master_url,
         "spark.executor.memory": settings.executor_memory,
-        "spark.executor.cores": "1",
+        "spark.executor.cores": str(settings.executor_cores),
         "spark.sql.shuffle.partitions": str(settings.partitions),
         "spark.ui.showConsoleProgress": "false",
         **dict(settings.spark),

@@ -20,14 +20,16 @@ GROUP = "holdfast"
 class Settings:
     """What there is of everything.
 
-    ``cores`` are those of each worker; 0: no Spark. ``away_seconds`` is the store's distance each way, and
-    ``bytes_per_second`` what a node's line to it carries (0: no limit). ``disk_bytes`` is how large a node's disk is
-    (0: the machine's own disk, unlimited). ``worker_memory`` and ``executor_memory`` are Spark's settings; ``options`` are
-    more keys of the daemons' configuration, with their values as TOML, ``spark`` more settings of Spark.
+    ``cores`` are those of each worker, and ``executor_cores`` those of each executor; 0: no Spark. ``away_seconds`` is the
+    store's distance each way, and ``bytes_per_second`` what a node's line to it carries (0: no limit). ``disk_bytes`` is how
+    large a node's disk is (0: the machine's own disk, unlimited). ``worker_memory`` and ``executor_memory`` are Spark's
+    settings; ``options`` are more keys of the daemons' configuration, with their values as TOML, ``spark`` more settings of
+    Spark.
     """
 
     nodes: int = 3
     cores: int = 1
+    executor_cores: int = 1
     partitions: int = 12
     away_seconds: float = 0.0
     bytes_per_second: int = 0
@@ -36,6 +38,11 @@ class Settings:
     executor_memory: str = "600m"
     options: tuple[tuple[str, str], ...] = ()
     spark: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def executors(self) -> int:
+        """The number of executors that the workers have cores for."""
+        return self.nodes * (self.cores // self.executor_cores)
 
     def address(self, number: int) -> str:
         """Return the address of a node, counted from 1."""

@@ -1,9 +1,9 @@
 """``./run python -m tests.histories.lost_node``: a node is lost with its disk in mid-batch, with and without standby copies.
 
-A query's state is built on some nodes with a core each. Then one driver goes on with small batches. In each turn the tasks
-of a batch are held up in their stage with state; then a node loses its executor (its daemon and disk are kept), or its power
-and its disk, or nothing, and the tasks go on. After each turn all comes back, until state and standby copies are as before.
-The first turns, each with another node, are without standby copies, which are switched on after them.
+A query's state is built on some nodes with an executor each. Then one driver goes on with small batches. In each turn the
+tasks of a batch are held up in their stage with state; then a node loses its executor (its daemon and disk are kept), or its
+power and its disk, or nothing, and the tasks go on. After each turn all comes back, until state and standby copies are as
+before. The first turns, each with another node, are without standby copies, which are switched on after them.
 
 Prints a row for each turn: the time from there to the batch's end, the time of the next batch, what the other nodes have
 fetched in the two, and what they have fetched as standbys. A standby that is lost is replaced after five intervals of the
@@ -137,6 +137,8 @@ def main() -> int:
     reports = (("holdings.interval_seconds", str(options.interval)),)
     settings = Settings(
         nodes=options.nodes,
+        cores=options.cores,
+        executor_cores=options.cores,
         partitions=_PARTITIONS_A_NODE * options.nodes,
         away_seconds=options.delay / 2000,
         worker_memory="2g",
@@ -239,6 +241,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--size", type=ByteSize.parse, default=ByteSize(540 * 10**6), help="of the state (default 515 MiB)")
     parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument(
+        "--cores",
+        type=int,
+        default=1,
+        help="of each executor (default 1: with a node less the others have more rounds of tasks; with twice as many as "
+        "a node has partitions there is one round before and after)",
+    )
     parser.add_argument("--turns", type=int, default=3, help="of each kind with standby copies (default 3)")
     parser.add_argument("--without", type=int, default=2, metavar="TURNS", help="without standby copies (default 2)")
     parser.add_argument("--every", type=float, default=20.0, metavar="SECONDS", help="at which batches begin (default 20)")

@@ -111,7 +111,7 @@ def build(cluster: Cluster, kind: str, size_bytes: int) -> None:
     rows = size_bytes // _SIDES[kind] // _ROW_BYTES // _BATCHES
     arguments = ("--kind", kind, "--batches", str(_BATCHES), "--rows", str(rows), "--row-bytes", str(_ROW_BYTES))
     began = time.monotonic()
-    start(cluster, NAME, *arguments, executors=len(cluster.nodes) * cluster.settings.cores, confs=[_SNAPSHOTS])
+    start(cluster, NAME, *arguments, executors=cluster.settings.executors, confs=[_SNAPSHOTS])
     wait_until(lambda: sum(map(len, held(cluster, NAME).values())) >= cluster.settings.partitions)
     _tell(f"built on {len(cluster.nodes)} nodes in {time.monotonic() - began:.0f} s")
 
