@@ -366,7 +366,6 @@ def test_the_command_lists_and_drops_checkpoints(node: Node, remote_files: Path)
         (("drop", "{mount}/checkpoints/x"), "is no checkpoint"),
         (("drop", "{mount}/checkpoints/job/chk-1"), "nothing of it is in the store"),
         (("sweep", "/nowhere"), "not in the mount"),
-        (("sweep", "{mount}/checkpoints", "--grace", "-1"), "can't be negative"),
         (("execute", "20200101-000000-aaaaaa"), "there is no plan"),
         (("show", "../x"), "no id of a plan"),
     ],
@@ -376,6 +375,13 @@ def test_mistakes_are_one_line(node: Node, arguments: tuple[str, ...], message: 
     said = holdfast("checkpoint", *filled, socket=node.socket, status=1)
     assert message in said
     assert said.count("\n") == 1
+
+
+def test_negative_ages_and_numbers_of_batches_are_refused(node: Node) -> None:
+    said = holdfast("checkpoint", "sweep", node.checkpoints, "--grace", "-1", socket=node.socket, status=2)
+    assert "'-1' is no number from 0 to" in said
+    with node.client() as client, pytest.raises(RefusedError, match="can't be negative"):
+        client.plan_sweep(SweepRequest(path=str(node.checkpoints), min_batches_to_retain=-1))
 
 
 def test_names_of_checkpoints_are_not_for_everybody(node: Node, remote_files: Path) -> None:

@@ -7,8 +7,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.Paths;
 import java.nio.file.StandardCopyOption;
-import java.util.ArrayList;
+import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import javax.management.JMException;
@@ -67,7 +68,7 @@ public final class ClassNames {
         Object hierarchy =
                 ManagementFactory.getPlatformMBeanServer()
                         .invoke(new ObjectName(DIAGNOSTICS), HIERARCHY, new Object[] {new String[0]}, signature);
-        List<String> names = new ArrayList<>();
+        Set<String> names = new LinkedHashSet<>(); // Java 21 lists some classes twice
         for (String line : hierarchy.toString().split("\n")) {
             Matcher found = LINE.matcher(line);
             if (found.matches() && isKnown(found.group(1))) {
