@@ -134,12 +134,16 @@ class Listings:
         listed: Collection[bytes] = ()
         hidden: Collection[bytes] = ()
         if place.zone.is_store:
-            listing = self._view.listing(place)
             self._prefetcher.listed(place)
-            await listing.ask(self._ttl.oldest_listing(place))
-            hidden = await self._visibility.hidden_names(place)
-            listed = self._view.listing(place).all_names()
+            await self._view.listing(place).ask(self._ttl.oldest_listing(place))
+        # Before the store's names: what is sent and evicted while the disk is read is in one of both.
         here = await self._scanned(node) if node.backing else {}
+        if place.zone.is_store:
+            hidden = await self._visibility.hidden_names(place)
+            while not (listing := self._view.listing(place)).is_known:  # it was forgotten meanwhile
+                await listing.ask(self._ttl.oldest_listing(place))
+                hidden = await self._visibility.hidden_names(place)
+            listed = listing.all_names()
         files = here
         if listed:
             files = await computed(_merged(listed, hidden, here), len(listed) + len(hidden) + len(here))
