@@ -62,7 +62,11 @@ class EmptiedDirectories:
             place = self._zones.place_of(name)
             if place is None or not place.zone.is_store:
                 continue
-            fd = self._tree.open_directory(name)
+            try:
+                fd = self._tree.open_directory(name)
+            except OSError as problem:
+                _log.warning("%s is not searched for empty directories: %s", os.fsdecode(name), problem)
+                continue
             try:
                 found += [b"/".join([name, *trail]) for trail in self._empty_below(fd)]
             finally:

@@ -223,8 +223,11 @@ class Tree:
             top_fd = self.open_directory(path)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return
+        except OSError as problem:
+            leave_out(path, problem, unreadable)
+            return
         try:
-            below = unreadable and (lambda name, problem: unreadable(path + b"/" + name if path else name, problem))
+            below = unreadable and (lambda name, problem: unreadable(b"/".join(filter(None, (path, name))), problem))
             for trail, fd, entries in self.descend(top_fd, _DEEPEST_WALK, unreadable=below):
                 above = b"/".join([path, *trail] if path else trail)
                 for entry in entries:

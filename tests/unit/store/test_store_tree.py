@@ -180,6 +180,27 @@ def test_a_walk_goes_round_a_directory_on_bad_blocks_if_somebody_wants_to_know_o
         list(tree.walk(b""))
 
 
+def test_a_walk_whose_first_directory_is_on_bad_blocks_finds_nothing(
+    tree: Tree, root: Path, bad_blocks: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gain: the directory of a former zone that can't be opened ended the daemon at each of its starts."""
+    left_out: list[tuple[bytes, OSError]] = []
+    (root / "bad").mkdir()
+    bad_blocks.add("bad")
+    assert list(tree.walk(b"bad", unreadable=lambda *each: left_out.append(each))) == []
+    assert [path for path, _ in left_out] == [b"bad"]
+
+    def refuse(_: Tree, path: bytes) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    monkeypatch.setattr(Tree, "open_directory", refuse)
+    left_out.clear()
+    assert list(tree.walk(b"zone", unreadable=lambda *each: left_out.append(each))) == []
+    assert [(path, problem.errno) for path, problem in left_out] == [(b"zone", errno.EIO)]
+    with pytest.raises(OSError, match="Input/output error"):
+        list(tree.walk(b"zone"))
+
+
 def test_a_walk_leaves_out_what_vanishes_meanwhile(tree: Tree, root: Path) -> None:
     for name in ("a", "b"):
         (root / name).mkdir()
