@@ -6,6 +6,7 @@ ever. So an index that may be damaged is verified before LMDB opens it: every pa
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections.abc import Callable
@@ -92,6 +93,8 @@ def why_damaged(file: Path) -> str | None:
         problems = _verify(file)
     except OSError:
         raise
+    except MemoryError:  # which says nothing of the index
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from None
     except Exception as problem:  # noqa: BLE001 what can't even be verified is no index, whatever the verification stumbles over
         return str(problem) or type(problem).__name__
     return problems[0] if problems else None

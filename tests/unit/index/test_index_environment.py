@@ -19,6 +19,7 @@ import pytest
 
 from holdfast.errors import IndexFullError, StoreUnsuitableError
 from holdfast.index import Entry, EntryState, Index
+from holdfast.index import doubt as doubt_module
 from holdfast.index import environment as environment_module
 from holdfast.index.doubt import Doubt, why_damaged
 from holdfast.index.pages import RESERVE_BYTES
@@ -337,6 +338,21 @@ def test_what_proves_damage_while_the_daemon_runs_is_believed_at_the_next_start(
         list(index.entries.scan())
     index.close()
     assert reopen(path).renewed == "damaged: its records are not in the order of their keys"
+
+
+def test_an_index_that_there_is_no_memory_to_verify_is_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    crash(begin(path, entries=1000))
+
+    def verify(_: Path) -> list[str]:
+        raise MemoryError
+
+    monkeypatch.setattr(doubt_module, "_verify", verify)
+    with pytest.raises(StoreUnsuitableError, match="Cannot allocate memory"):
+        reopen(path)
+    monkeypatch.undo()
+    index = Index.open(path, "store", BOOT)
+    assert (index.renewed, index.entries.count()) == (None, 1000)
+    index.close()
 
 
 def test_an_intact_index_that_is_doubted_is_kept(path: Path, verified: list[Path]) -> None:
