@@ -149,12 +149,14 @@ class UnixHttp:
         return _Connection(self._path)
 
     def _gives_sign_of_life(self) -> bool:
-        """Ask the server for an answer, whatever it is."""
+        """Ask the server for an answer, whatever it is: one that refuses the connection, or closes it, is alive too."""
         connection = _Connection(self._path)
         connection.patience = _Patience(_LIFE_SECONDS, lambda: True)
         try:
-            connection.request(*_SIGN_OF_LIFE, headers=self._headers)
+            connection.sent(*_SIGN_OF_LIFE, None, self._headers)
             connection.getresponse()
+        except (BrokenPipeError, ConnectionResetError):
+            return True
         except ERRORS:
             return False
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -191,6 +192,40 @@ def test_long_work_is_waited_for_as_long_as_the_daemon_answers_others(path: Path
         assert client.checkpoints("/") == []
     working[0].close()
     assert others >= 3
+
+
+@pytest.mark.parametrize("refusal", [answer(b"{}", "503 Service Unavailable"), b""])
+def test_a_daemon_that_refuses_one_more_connection_is_waited_for(
+    refusal: bytes, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gain: a user with 64 connections was told that the daemon hangs, if it was faster to refuse than he to ask."""
+    monkeypatch.setattr(unix_http, "_QUIET_SECONDS", 0.05)
+    connect, working, refused = unix_http._PatientSocket.connect_to, list[socket.socket](), 0
+
+    def connect_late(connection: unix_http._PatientSocket, to: str) -> None:
+        connect(connection, to)
+        if working:
+            closed = select.poll()
+            closed.register(connection, select.POLLHUP)
+            closed.poll()
+
+    def serve(connection: socket.socket, number: int) -> None:
+        nonlocal refused
+        if number == 0:
+            request(connection)
+            working.append(connection.dup())
+            return
+        with suppress(BrokenPipeError):
+            connection.sendall(refusal)
+        refused += 1
+        if refused == 3:
+            working[0].sendall(answer(b"[]"))
+
+    monkeypatch.setattr(unix_http._PatientSocket, "connect_to", connect_late)
+    with server(path, serve), ControlClient(path) as client:
+        assert client.checkpoints("/") == []
+    working[0].close()
+    assert refused >= 3
 
 
 def test_a_refusal_is_told_as_it_is(path: Path) -> None:
