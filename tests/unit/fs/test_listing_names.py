@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import trio
 
 from holdfast.fs.namespace import listing as listing_module
 from holdfast.fs.namespace.listing import Listings
+from holdfast.transfer.computing import read
 
 NODE: Any = SimpleNamespace(id=1, backing=1)
 PLACE = SimpleNamespace(zone=SimpleNamespace(is_store=True))
@@ -46,6 +48,7 @@ class World:
         del place
         self.while_looking_for_hidden()
         self.while_looking_for_hidden = lambda: None
+        await trio.lowlevel.checkpoint()
         return []
 
     def forget(self) -> None:
@@ -86,7 +89,6 @@ async def test_a_file_that_is_sent_and_evicted_while_a_large_directory_is_read_i
     world: World, listings: Listings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (world.directory / "new").touch()
-    read: Callable[[Callable[[], object]], Awaitable[object]] = listing_module.read
 
     async def read_late(some: Callable[[], object]) -> object:
         if not world.in_store:
@@ -102,3 +104,20 @@ async def test_a_listing_that_is_forgotten_while_it_is_used_is_asked_for_again(w
     world.in_store.add(b"object")
     world.while_looking_for_hidden = world.forget
     assert set(await listings.names(NODE)) == {b"object"}
+
+
+async def test_who_shares_a_listing_has_it_though_an_earlier_daemon_s_handle_is_released(
+    world: World, listings: Listings
+) -> None:
+    """Such a handle is not counted. Without its snapshot, who came next got an error for his listing."""
+    prepared: list[bool] = []
+
+    async def share() -> None:
+        await listings.prepare(NODE, 0)
+        prepared.append(NODE.id in listings._snapshots)
+        listings.release(NODE.id)
+
+    async with trio.open_nursery() as nursery:
+        world.while_looking_for_hidden = lambda: [nursery.start_soon(share) for _ in range(2)]
+        await listings.prepare(NODE, 0)
+    assert prepared == [True, True]

@@ -85,6 +85,8 @@ class Listings:
         if offset != 0 and snapshot is not None and snapshot.names and not self._is_forgotten(node):
             return
         await self._snapshots_made.made(node.id, lambda: self._prepare(node))
+        while node.id not in self._snapshots:  # a handle that is not counted was released before this task had its turn
+            await self._snapshots_made.made(node.id, lambda: self._prepare(node))
 
     async def _prepare(self, node: Node) -> None:
         files = await self.names(node)
