@@ -118,6 +118,11 @@ async def test_who_shares_a_listing_has_it_though_an_earlier_daemon_s_handle_is_
         listings.release(NODE.id)
 
     async with trio.open_nursery() as nursery:
-        world.while_looking_for_hidden = lambda: [nursery.start_soon(share) for _ in range(2)]
+
+        def let_others_share() -> None:
+            for _ in range(2):
+                nursery.start_soon(share)
+
+        world.while_looking_for_hidden = let_others_share
         await listings.prepare(NODE, 0)
     assert prepared == [True, True]
