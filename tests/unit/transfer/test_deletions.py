@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from holdfast.errors import (
     HoldfastError,
@@ -126,6 +126,7 @@ async def test_a_request_has_at_most_1000_names(
     async with running(deletions):
         for number in range(2500):
             deletions.schedule(known(b"checkpoints/%d" % number))
+        await wait_all_tasks_blocked()  # it waits until they are due, not for its first turn
         await deletions.flush()
         batches = [what for _, _, what in access.asked if isinstance(what, list)]
         assert [len(batch) for batch in batches] == [1000, 1000, 500]
