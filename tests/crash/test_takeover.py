@@ -161,6 +161,31 @@ def test_what_was_written_without_a_daemon_is_sent(make_node: NodeFactory, remot
     wait_until(lambda: node.status().unsent == [])
 
 
+@pytest.mark.promise("changes-sent")
+@pytest.mark.parametrize("size_bytes", [8192, 1 << 20])
+def test_what_is_written_through_a_mapping_after_a_takeover_is_sent(
+    make_node: NodeFactory, remote_files: Path, size_bytes: int
+) -> None:
+    """The kernel tells only of the first write into a page, which came before the file was sent by the earlier daemon."""
+    node = supervised(make_node)
+    path = node.checkpoints / "mapped"
+    path.write_bytes(bytes(size_bytes))
+    with path.open("r+b") as file:
+        mapping = mmap.mmap(file.fileno(), size_bytes)
+        mapping[:5] = b"first"
+    assert (remote_files / "mapped").read_bytes()[:5] == b"first"
+    node.kill_daemon()
+    mapping[:5] = b"later"
+    mapping.close()
+    assert path.read_bytes()[:5] == b"later"
+    wait_until(lambda: (remote_files / "mapped").read_bytes()[:5] == b"later")
+    wait_until(lambda: node.status().unsent == [])
+    node.stop()
+    node.start()
+    assert path.read_bytes()[:5] == b"later"
+    assert node.events("quarantined") == []
+
+
 @pytest.mark.parametrize("durability", ["commit", "async"])
 def test_what_can_not_be_opened_again_is_not_sent_as_if_it_were_empty(
     make_node: NodeFactory, remote_files: Path, durability: str

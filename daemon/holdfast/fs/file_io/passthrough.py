@@ -133,6 +133,7 @@ class PassthroughWrites:
         if known is None:
             opened.changed()
         opened.expect_writes(known or self._stamps.take(opened.fd))
+        opened.may_have_been_sent()
         self._count_writer(opened)
 
     def _count_writer(self, opened: OpenFile) -> None:

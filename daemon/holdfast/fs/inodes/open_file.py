@@ -235,6 +235,10 @@ class OpenFile:
         """Note that the bytes, which have this stamp now, may change at any time by passthrough writes."""
         self.stamp = stamp
 
+    def may_have_been_sent(self) -> None:
+        """Note that an earlier daemon may have sent the bytes while they could change by passthrough writes."""
+        self.was_sent = True
+
     def note_time_set(self, stamp: tuple[int, int]) -> None:
         """Note that the bytes have this stamp because of a time that a user has set: it may hide a write."""
         self.stamp = stamp
