@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +15,7 @@ from holdfast.digest import fingerprint_of_buffer
 from holdfast.fs.file_io.passthrough import PassthroughWrites
 from holdfast.fs.inodes.node import Node
 from holdfast.fs.inodes.open_file import OpenFile
+from holdfast.fs.namespace.attr_ops import AttrOps, Changes
 from holdfast.index import Entry, EntryState, Index
 from holdfast.store import Stamps, stamp_of
 from holdfast.system.file_id import FileId, FileStat, file_stat
@@ -66,6 +67,33 @@ class Opened:
         return file_stat(self.file.fd)
 
 
+def attributes_of(opened: Opened) -> AttrOps:
+    """The attributes of nodes, of which there is but this one."""
+
+    async def make_local(_: Node) -> None: ...
+
+    async def change(_: FileId, change: Callable[[], FileStat]) -> FileStat:
+        return change()
+
+    base: Any = SimpleNamespace(
+        directories=None,
+        hot=SimpleNamespace(of=lambda _: None, change=change),
+        quotas=None,
+        view=None,
+        parts=SimpleNamespace(store=None, index=SimpleNamespace(entries=opened.entries)),
+    )
+    views: Any = SimpleNamespace(revalidation=None, times=SimpleNamespace(set_here=lambda *_: None))
+    files: Any = SimpleNamespace(
+        files=SimpleNamespace(stat=lambda _: opened.stat),
+        passthrough_writes=opened.writes,
+        local_files=SimpleNamespace(make_local=make_local),
+        opening=None,
+        read_write=None,
+        committer=None,
+    )
+    return AttrOps(base, views, files)
+
+
 @pytest.fixture(params=[True, False], ids=["fine", "coarse"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
     (tmp_path / "file").write_bytes(b"sent")
@@ -78,6 +106,25 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
 
 async def test_a_write_at_the_moment_at_which_a_time_is_set_is_found(opened: Opened) -> None:
     opened.set_time(LONG_AGO_NS, b"else")
+    await opened.writes.compare(opened.file)
+    assert opened.file.unsent
+    assert opened.entry.state is EntryState.DIRTY
+
+
+@pytest.mark.parametrize("changes", [Changes(mtime_ns=LONG_AGO_NS), Changes(atime_ns=1)], ids=["mtime", "atime"])
+async def test_it_is_found_whichever_time_is_set(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, changes: Changes
+) -> None:
+    """Setting one time overwrites both."""
+    set_times = os.utime
+
+    def write_before(file: int, **arguments: Any) -> None:
+        os.pwrite(opened.file.fd, b"else", 0)
+        set_times(file, **arguments)
+
+    opened.file.node.opened = opened.file
+    monkeypatch.setattr(os, "utime", write_before)
+    await attributes_of(opened).set(opened.file.node, changes)
     await opened.writes.compare(opened.file)
     assert opened.file.unsent
     assert opened.entry.state is EntryState.DIRTY
