@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -26,13 +27,19 @@ class Arrivals:
         self._fetch = fetch
         self._run = run
         self._soon = soon_here()
+        self._told: deque[tuple[int, Fingerprint, ObjectInfo]] = deque()
         self._corrupt: list[int] = []
         self._problem: HoldfastError | None = None
 
     def tell(self, part: int, found: Fingerprint, info: ObjectInfo) -> None:
-        """Tell of a part, from the thread. The event loop knows of it before it knows that the thread has ended."""
+        """Tell of a part, from the thread. Whoever waits for the thread knows of it by ``corrupt`` at the latest."""
+        self._told.append((part, found, info))
         with suppress(trio.RunFinishedError):  # the daemon has ended meanwhile
-            self._soon(self._note, part, found, info)
+            self._soon(self._note_all)
+
+    def _note_all(self) -> None:
+        while self._told:
+            self._note(*self._told.popleft())
 
     def _note(self, part: int, found: Fingerprint, info: ObjectInfo) -> None:
         fetch = self._fetch
@@ -45,7 +52,12 @@ class Arrivals:
             fetch.shorten_run(self._run)
 
     def corrupt(self) -> list[int]:
-        """Return the parts that came corrupt. Raises the error of a part that came with another digest of the whole."""
+        """Return the parts that came corrupt. Raises the error of a part that came with another digest of the whole.
+
+        What the thread has told last may be noted only here: how calls of threads are made may have changed since the run
+        began (``thread_calls``), and then the end of the thread can overtake it.
+        """
+        self._note_all()
         if self._problem is not None:
             raise self._problem
         return self._corrupt
