@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import weakref
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -154,6 +155,19 @@ async def test_a_task_that_is_done_replies_to_the_next_request(replies: _Replies
     assert len(set(tasks[2:22])) == 20, "each request that is under way has a task of its own"
     assert len(set(tasks[22:]) - set(tasks[:22])) == 20 - 16, "so many wait for one"
     assert len(set(map(id, noted))) == 42, "and notes of its own"
+
+
+async def test_a_task_that_waits_keeps_nothing_of_the_request_before(replies: _Replies) -> None:
+    async def work() -> bytes:
+        return b""
+
+    begun = work()
+    kept = weakref.ref(begun)
+    async with replies.later.running():
+        replies.later.begin(_FLUSH, begun)
+        del begun
+        await trio.testing.wait_all_tasks_blocked()
+        assert kept() is None
 
 
 async def test_tasks_that_wait_for_a_request_can_be_cancelled(replies: _Replies) -> None:

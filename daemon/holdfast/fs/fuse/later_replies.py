@@ -88,7 +88,9 @@ class LaterReplies:
         """Make a reply, then those of later requests, until there are enough tasks without this one."""
         while reply is not None:
             await self._reply(*reply)
-            reply = await self._next() if len(self._idle) < self._most_idle else None
+            reply = None  # a task that waits keeps nothing of the request before, whose bytes may be many
+            if len(self._idle) < self._most_idle:
+                reply = await self._next()
 
     async def _next(self) -> _Reply | None:
         """Wait for a request; None if there will be none."""
