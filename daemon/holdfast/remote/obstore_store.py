@@ -285,8 +285,8 @@ class ObstoreStore(RemoteStore):
         return info_with_metadata(result, self._hyphen)
 
     def _put(self, key: str, source: UploadSource, metadata: dict[str, str], mode: Any) -> ObjectInfo:
-        body: Any = source.body(f"PUT {key}")
         with self._request(f"PUT {key}", source.size_bytes):
+            body: Any = source.body(f"PUT {key}")
             result = obstore.put(
                 self._store,
                 key,
