@@ -221,8 +221,8 @@ class AttrOps:
             raise StaleNodeError("the file was removed")
         else:
             self._change(node, changes, node.name, self._directories.descriptor(node.parent))
-        if node.opened is not None and (changes.atime_ns is not None or changes.mtime_ns is not None):
-            self._writes.time_was_set(node.opened)  # whichever it is, the other one is set too, as it was
+        if node.opened is not None and changes.mtime_ns is not None:
+            self._writes.time_was_set(node.opened)
         if changes.mtime_ns is not None and not node.is_directory and self._stays(node, changes, changes.mtime_ns):
             self._times.set_here(node, changes.mtime_ns)
 
