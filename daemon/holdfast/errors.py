@@ -65,7 +65,7 @@ class MountpointBusyError(MountpointError, code="mountpoint-busy", errno=_errno.
 
 
 class OutputError(HoldfastError, code="output"):
-    """What a command prints can't be written."""
+    """The output of a command can't be written."""
 
     def __init__(self, problem: OSError) -> None:
         super().__init__(f"the output can't be written: {problem.strerror}")

@@ -223,7 +223,7 @@ _BY = {
         "sh", "-c", 'for f in *; do cat "$f" >"$0/$f" && touch -r "$f" "$0/$f" || exit 1; done', target, cwd=source
     ),
 }
-"""What copies a directory, with its times."""
+"""The commands that copy a directory with its times."""
 
 
 def _run(*command: str | Path, cwd: Path | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Where the output of a command goes, and what its terminal is: nothing of that ends in a traceback. The status tells."""
+"""Commands with odd outputs and terminals: none ends in a traceback, and the exit status tells what went wrong."""
 
 from __future__ import annotations
 

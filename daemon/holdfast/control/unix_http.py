@@ -165,7 +165,7 @@ class UnixHttp:
 
 
 class _Patience:
-    """How long a request may wait: until its time is over, or the server has been silent and ``is_alive`` says no."""
+    """The patience of a request: it waits until its time is over, or the server is silent and ``is_alive`` says no."""
 
     def __init__(self, seconds: float | None, is_alive: Callable[[], bool]) -> None:
         self._deadline = math.inf if seconds is None else time.monotonic() + seconds

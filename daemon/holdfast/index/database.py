@@ -68,10 +68,9 @@ class Database:
         except lmdb.Error as problem:
             if isinstance(problem, DAMAGE):
                 self._doubt.note(problem)
-            if (
-                type(problem) is not lmdb.Error
-            ):  # it knows its own errors by name; what it has no name for comes from the disk
+            if type(problem) is not lmdb.Error:
                 raise
+            # LMDB knows its own errors by name; one without a name comes from the disk
             raise IndexUnwritableError(
                 f"the disk of the store takes no writes: {problem}; look at the kernel's log"
             ) from None

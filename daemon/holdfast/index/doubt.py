@@ -1,4 +1,4 @@
-"""What an index is not trusted for: the errors that say it is damaged, the note that says it may be, and the verification.
+"""Doubt about an index: the errors that say that it is damaged, the note that it may be, and the verification.
 
 LMDB trusts its file. A damaged page may end the process that reads it (a failed assertion, SIGBUS), or keep it reading for
 ever. So an index that may be damaged is verified before LMDB opens it: every page, read as a plain file.

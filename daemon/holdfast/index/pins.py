@@ -20,7 +20,7 @@ _decode = msgspec.msgpack.Decoder(list[bytes]).decode
 _MOST_BYTES = 1 << 20
 """The limit of the total length of the pinned paths; each change writes the whole file."""
 _UNREADABLE = (errno.EIO, errno.EISDIR, errno.EUCLEAN)
-"""What the disk says of a file that it will not be able to read later either."""
+"""The errors for a file that the disk will not be able to read later either."""
 _log = logging.getLogger("holdfast.index")
 
 

@@ -36,7 +36,7 @@ class _Level(NamedTuple):
 
 
 _BAD_BLOCKS = (errno.EIO, errno.EUCLEAN)
-"""What a file system says of what it has lost, as opposed to a disk that is gone or answers no more."""
+"""The errors for what a file system has lost, as opposed to a disk that is gone or answers no more."""
 
 
 def _any(_: Entry) -> bool:

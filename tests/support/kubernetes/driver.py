@@ -17,7 +17,7 @@ from holdfast.csi.stubs import registration
 from tests.support.daemons.node import Node, wait_until
 
 MOST_BYTES = 40_000_000 if sys.version_info < (3, 13) else 42_000_000
-"""What the driver may have in memory. Python 3.13 takes 1.4 MB more, most of it before the first line of the driver."""
+"""The most memory that the driver may have. Python 3.13 takes 1.4 MB more."""
 _ANSWER_SECONDS = 60.0
 _SERVICES = {
     method.name: method

@@ -1,4 +1,4 @@
-"""What a client makes of a socket behind which something else listens than a daemon that answers."""
+"""A client says in one line what is wrong if something else than a daemon that answers is behind the socket."""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -71,26 +73,27 @@ def test_a_directory_in_the_place_of_the_file_is_moved_aside(tmp_path: Path) -> 
     assert Pins(tmp_path / "pins").all() == [b"blobs"]
 
 
-def test_a_file_that_the_disk_can_not_read_is_moved_aside(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Pins(file).add(b"blobs")
+@contextmanager
+def reads_failing(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
+    """Let each read of a whole file fail with this errno in the block."""
 
     def fail(_: Path) -> bytes:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+        raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_bytes", fail)
+        yield
+
+
+def test_a_file_that_the_disk_can_not_read_is_moved_aside(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Pins(file).add(b"blobs")
+    with reads_failing(monkeypatch, errno.EIO):
         assert Pins(file).all() == []
     assert file.with_name("pins.old").exists()
 
 
 def test_a_file_that_can_not_be_opened_now_stays(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Pins(file).add(b"blobs")
-
-    def fail(_: Path) -> bytes:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_bytes", fail)
-        with pytest.raises(OSError, match="Too many open files"):
-            Pins(file)
+    with reads_failing(monkeypatch, errno.EMFILE), pytest.raises(OSError, match="Too many open files"):
+        Pins(file)
     assert Pins(file).all() == [b"blobs"]

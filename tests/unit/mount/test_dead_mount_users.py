@@ -1,4 +1,4 @@
-"""What doctor looks at of each process, to find those that use a dead mount."""
+"""The search for processes that use a dead mount looks at little of each process."""
 
 from __future__ import annotations
 

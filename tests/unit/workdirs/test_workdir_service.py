@@ -1,4 +1,4 @@
-"""What the working directories do when the disk takes nothing that they note."""
+"""Working directories are served, and tried again, when the disk takes no notes of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.workdirs.ownership import LEASE_FILE
 
 @pytest.mark.parametrize("problem", [OSError("Input/output error"), IndexUnwritableError("full")])
 def test_the_end_of_a_hold_that_can_not_be_noted_is_noted_later(monkeypatch: pytest.MonkeyPatch, problem: Exception) -> None:
-    """Gain: the last close of a lease file in the background ended the daemon."""
+    """The last close of a lease file comes in the background, where an error would end the daemon."""
 
     def refuse(path: bytes, record: WorkdirRecord) -> None:
         raise problem

@@ -29,7 +29,7 @@ class IndexRebuild:
         self._tree, self._index = base.parts.store.tree, base.parts.index
         self._has_all = not any(disk.is_absent for disk in base.parts.store.others.disks)
         self._unreadable: list[tuple[bytes, OSError]] = []
-        """What the walk has left out, and why."""
+        """The directories that the walk has left out, each with the error."""
         self._verifier = verifier
         self._queue = queue
 
