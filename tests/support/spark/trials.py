@@ -7,8 +7,10 @@ undamaged copy is the measure.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ from tests.data.checkpoints.make_spark import SAMPLES, Sample, put_input, result
 from tests.support.checkpoints.samples import DIRECTORY
 
 _MADE_IN = b"file:///mnt/golden/"
+_SEEN_AT = re.compile(rb'"timestamp":\d+')
 _NEXT_INPUT = 1004
 _KEYS = 5
 _SECONDS = 180
@@ -61,8 +64,10 @@ class Laid:
             put_input(self.input, number)
         self.checkpoint.mkdir()
         subprocess.run(["tar", "-xzf", DIRECTORY / f"{name}.tar.gz", "-C", self.checkpoint], check=True)
+        now = b'"timestamp":%d' % (time.time_ns() // 1_000_000)  # a source forgets files a week after it has seen them
         for log in self.checkpoint.glob("sources/*/[0-9]*"):
-            log.write_bytes(log.read_bytes().replace(_MADE_IN + self.sample.name.encode(), b"file://" + bytes(directory)))
+            there = log.read_bytes().replace(_MADE_IN + self.sample.name.encode(), b"file://" + bytes(directory))
+            log.write_bytes(_SEEN_AT.sub(now, there))
         for sidecar in self.checkpoint.rglob(".*.crc"):
             sidecar.unlink()  # a store has none: they stay on the node
 
