@@ -185,6 +185,7 @@ def test_status_and_metrics_show_the_room_on_each_disk(scene: Scene) -> None:
 def test_doctor_looks_at_each_disk(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_STORE__DIRECTORY", str(scene.first / "store"))
     monkeypatch.setenv("HOLDFAST_STORE__OTHER_DISKS", str(scene.other))
+    monkeypatch.setenv("HOLDFAST_CONTROL__SOCKET", str(scene.node.socket))  # so it is the configuration of this daemon
     scene.fill(2 * MIB)
     scene.node.stop()
     found = [each for each in doctors(socket=scene.node.socket) if each["check"] == "store"]
